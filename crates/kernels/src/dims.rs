@@ -1,0 +1,53 @@
+//! Length checks, and the cold functions that word their panics.
+
+/// Panics unless a slice has the expected length; the message carries every size that led to it.
+#[inline]
+#[track_caller]
+pub(crate) fn check_len(what: &str, len: usize, expected: usize, sizes: &[(&str, usize)]) {
+    if len != expected {
+        wrong_len(what, len, expected, sizes);
+    }
+}
+
+/// As [`check_len`] for memory that may be larger than needed.
+#[inline]
+#[track_caller]
+pub(crate) fn check_at_least(what: &str, len: usize, needed: usize, sizes: &[(&str, usize)]) {
+    if len < needed {
+        too_short(what, len, needed, sizes);
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn wrong_len(what: &str, len: usize, expected: usize, sizes: &[(&str, usize)]) -> ! {
+    panic!("{what}: expected {expected} values, found {len} ({})", listed(sizes));
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn too_short(what: &str, len: usize, needed: usize, sizes: &[(&str, usize)]) -> ! {
+    panic!("{what}: needs at least {needed} values, found {len} ({})", listed(sizes));
+}
+
+/// Panics because sizes do not fit together.
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(crate) fn mismatch(what: &str, sizes: &[(&str, usize)]) -> ! {
+    panic!("{what}: sizes do not fit ({})", listed(sizes));
+}
+
+fn listed(sizes: &[(&str, usize)]) -> String {
+    sizes.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Cuts `len` values off the front of a workspace.
+#[inline]
+pub(crate) fn take<'a>(rest: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
+    let (head, tail) = std::mem::take(rest).split_at_mut(len);
+    *rest = tail;
+    head
+}

@@ -1,0 +1,173 @@
+//! The only door to matrix multiplication.
+//!
+//! [`gemm`] multiplies strided views of slices on the calling thread: threads are given tiles by
+//! [`par`](crate::par), never parts of one product, so that every sum has one fixed order.
+//!
+//! # Why the `unsafe` here is sound
+//!
+//! The `gemm` crate takes raw pointers and strides. A [`View`] can only be made by constructors that check that
+//! its last element lies inside its slice, and [`gemm`] checks that the three shapes agree, so every
+//! address `r·row_stride + c·col_stride` that the crate may touch is inside a slice that is borrowed for the
+//! call. The destination is the only `&mut` borrow, so it cannot alias an operand.
+#![allow(unsafe_code)]
+
+use crate::dims::mismatch;
+
+/// A matrix inside a slice: `rows × cols`, element (r, c) at `r·row_stride + c·col_stride`.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    data: &'a [f32],
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    col_stride: usize,
+}
+
+/// A matrix to be written, row-major with a row stride.
+pub struct ViewMut<'a> {
+    data: &'a mut [f32],
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+}
+
+impl<'a> View<'a> {
+    /// The whole slice as a row-major `rows × cols` matrix.
+    #[inline]
+    pub fn new(data: &'a [f32], rows: usize, cols: usize) -> Self {
+        Self::strided(data, rows, cols, cols)
+    }
+
+    /// A row-major `rows × cols` matrix whose rows are `row_stride` apart: columns of a wider matrix.
+    #[inline]
+    pub fn strided(data: &'a [f32], rows: usize, cols: usize, row_stride: usize) -> Self {
+        check_extent(data.len(), rows, cols, row_stride);
+        Self { data, rows, cols, row_stride, col_stride: 1 }
+    }
+
+    /// The transpose, without moving anything.
+    #[inline]
+    pub fn t(self) -> Self {
+        Self {
+            data: self.data,
+            rows: self.cols,
+            cols: self.rows,
+            row_stride: self.col_stride,
+            col_stride: self.row_stride,
+        }
+    }
+}
+
+impl<'a> ViewMut<'a> {
+    /// The whole slice as a row-major `rows × cols` matrix.
+    #[inline]
+    pub fn new(data: &'a mut [f32], rows: usize, cols: usize) -> Self {
+        Self::strided(data, rows, cols, cols)
+    }
+
+    /// A row-major `rows × cols` matrix whose rows are `row_stride` apart.
+    #[inline]
+    pub fn strided(data: &'a mut [f32], rows: usize, cols: usize, row_stride: usize) -> Self {
+        check_extent(data.len(), rows, cols, row_stride);
+        Self { data, rows, cols, row_stride }
+    }
+}
+
+/// What a product does with the values already in its destination.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Into {
+    /// `c = alpha·a·b`
+    Set,
+    /// `c += alpha·a·b`
+    Add,
+}
+
+/// `c = alpha·a·b` or `c += alpha·a·b`, on this thread.
+#[inline]
+pub fn gemm(into: Into, alpha: f32, a: View, b: View, c: ViewMut) {
+    if a.cols != b.rows || a.rows != c.rows || b.cols != c.cols {
+        mismatch(
+            "gemm",
+            &[
+                ("a.rows", a.rows),
+                ("a.cols", a.cols),
+                ("b.rows", b.rows),
+                ("b.cols", b.cols),
+                ("c.rows", c.rows),
+                ("c.cols", c.cols),
+            ],
+        );
+    }
+    if c.rows == 0 || c.cols == 0 {
+        return;
+    }
+    let accumulate = into == Into::Add;
+    // SAFETY: the views were checked against their slices and the shapes against each other (module comment).
+    unsafe {
+        ::gemm::gemm(
+            c.rows,
+            c.cols,
+            a.cols,
+            c.data.as_mut_ptr(),
+            1,
+            c.row_stride as isize,
+            accumulate,
+            a.data.as_ptr(),
+            a.col_stride as isize,
+            a.row_stride as isize,
+            b.data.as_ptr(),
+            b.col_stride as isize,
+            b.row_stride as isize,
+            if accumulate { 1.0 } else { 0.0 },
+            alpha,
+            false,
+            false,
+            false,
+            ::gemm::Parallelism::None,
+        );
+    }
+}
+
+#[inline]
+fn check_extent(len: usize, rows: usize, cols: usize, row_stride: usize) {
+    let needed = if rows == 0 || cols == 0 { 0 } else { (rows - 1) * row_stride + cols };
+    if len < needed || row_stride < cols {
+        mismatch("matrix view", &[("len", len), ("rows", rows), ("cols", cols), ("row_stride", row_stride)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strided_transposed_products_match_loops() {
+        let a: Vec<f32> = (0..15).map(|i| i as f32).collect(); // 3 × 5, columns 1..4 used
+        let b: Vec<f32> = (0..6).map(|i| 1.0 - i as f32).collect(); // 3 × 2
+        let mut c = vec![1.0; 8]; // 3 × 2 in rows of 3
+        let view = View::strided(&a[1..], 3, 3, 5);
+        gemm(Into::Add, 2.0, view.t(), View::new(&b, 3, 2), ViewMut::strided(&mut c, 3, 2, 3));
+        for r in 0..3 {
+            for s in 0..2 {
+                let sum: f32 = (0..3).map(|k| a[k * 5 + 1 + r] * b[k * 2 + s]).sum();
+                assert_eq!(c[r * 3 + s], 1.0 + 2.0 * sum);
+            }
+        }
+        assert_eq!((c[2], c[5]), (1.0, 1.0), "elements between the rows stay");
+    }
+
+    #[test]
+    fn empty_inner_dimension_clears_or_keeps() {
+        let mut c = vec![3.0; 4];
+        gemm(Into::Add, 1.0, View::new(&[], 2, 0), View::new(&[], 0, 2), ViewMut::new(&mut c, 2, 2));
+        assert_eq!(c, [3.0; 4]);
+        gemm(Into::Set, 1.0, View::new(&[], 2, 0), View::new(&[], 0, 2), ViewMut::new(&mut c, 2, 2));
+        assert_eq!(c, [0.0; 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a.cols = 3")]
+    fn shapes_that_disagree_are_all_named() {
+        gemm(Into::Set, 1.0, View::new(&[0.0; 6], 2, 3), View::new(&[0.0; 4], 2, 2), ViewMut::new(&mut [0.0; 4], 2, 2));
+    }
+}

@@ -1,0 +1,9 @@
+//! placeholder
+pub mod activation;
+pub mod attention;
+pub mod dims;
+pub mod dropout;
+pub mod encoder;
+pub mod gemm;
+pub mod par;
+pub mod simd;

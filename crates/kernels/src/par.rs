@@ -1,0 +1,248 @@
+//! The only place that splits work across threads.
+//!
+//! Work is a list of items whose number and borders depend on sizes alone. Workers take contiguous runs of items and
+//! every item writes to memory of its own, so the result is the same bits with any number of threads: a thread
+//! count only decides who computes an item. Each worker has scratch of its own; the number of workers is what
+//! the caller's scratch has room for, and never more than rayon's current pool.
+
+use std::ops::Range;
+
+/// The number of threads of the current pool, to size a workspace with.
+pub fn threads() -> usize {
+    rayon::current_num_threads()
+}
+
+/// Buffers that can be cut between two items.
+pub trait Parts: Send + Sized {
+    /// What one item sees.
+    type Item;
+    /// The parts of the items before `item`, and those from `item` on (counted from the first of all).
+    fn split_at(self, item: usize) -> (Self, Self);
+    /// The buffers themselves.
+    fn into_item(self) -> Self::Item;
+}
+
+/// A slice cut by item: item i owns `offset(i)..offset(i + 1)`, offsets counted in the whole slice.
+pub struct Pieces<'a, F> {
+    data: &'a mut [f32],
+    start: usize,
+    offset: F,
+}
+
+/// A slice in which item i owns the range from `offset(i)` to `offset(i + 1)`.
+#[inline]
+pub fn pieces<F: Fn(usize) -> usize>(data: &mut [f32], offset: F) -> Pieces<'_, F> {
+    Pieces { data, start: 0, offset }
+}
+
+/// A slice in which every item owns `len` values.
+#[inline]
+pub fn equal(data: &mut [f32], len: usize) -> Pieces<'_, impl Fn(usize) -> usize + Copy + Send> {
+    pieces(data, move |item| item * len)
+}
+
+impl<'a, F: Fn(usize) -> usize + Copy + Send> Parts for Pieces<'a, F> {
+    type Item = &'a mut [f32];
+
+    #[inline]
+    fn split_at(self, item: usize) -> (Self, Self) {
+        let cut = (self.offset)(item);
+        let (head, tail) = self.data.split_at_mut(cut - self.start);
+        (Pieces { data: head, start: self.start, offset: self.offset }, Pieces { data: tail, start: cut, offset: self.offset })
+    }
+
+    #[inline]
+    fn into_item(self) -> Self::Item {
+        self.data
+    }
+}
+
+macro_rules! parts_of_tuples {
+    ($(($($name:ident),+))+) => {$(
+        impl<$($name: Parts),+> Parts for ($($name,)+) {
+            type Item = ($($name::Item,)+);
+            #[inline]
+            #[allow(non_snake_case)]
+            fn split_at(self, item: usize) -> (Self, Self) {
+                let ($($name,)+) = self;
+                $(let $name = $name.split_at(item);)+
+                (($($name.0,)+), ($($name.1,)+))
+            }
+            #[inline]
+            #[allow(non_snake_case)]
+            fn into_item(self) -> Self::Item {
+                let ($($name,)+) = self;
+                ($($name.into_item(),)+)
+            }
+        }
+    )+};
+}
+parts_of_tuples! { (A) (A, B) (A, B, C) (A, B, C, D) (A, B, C, D, E) }
+
+/// Calls `work(item, its part, scratch)` once for every item, on as many threads as `scratch` has room for.
+///
+/// `scratch` holds at least one share of `share` values (which may be zero); a share keeps whatever the worker's previous item
+/// left in it.
+pub fn for_each<P, W>(items: usize, parts: P, scratch: &mut [f32], share: usize, work: &W)
+where
+    P: Parts,
+    W: Fn(usize, P::Item, &mut [f32]) + Sync,
+{
+    let room = scratch.len().checked_div(share).unwrap_or(usize::MAX);
+    assert!(room > 0, "scratch of {} values has no room for one share of {share}", scratch.len());
+    let workers = threads().min(room).min(items).max(1);
+    run(0..items, workers, parts, scratch, share, work);
+}
+
+fn run<P, W>(items: Range<usize>, workers: usize, mut parts: P, scratch: &mut [f32], share: usize, work: &W)
+where
+    P: Parts,
+    W: Fn(usize, P::Item, &mut [f32]) + Sync,
+{
+    if workers > 1 {
+        let left = workers / 2;
+        let middle = items.start + items.len() * left / workers;
+        let (head, tail) = parts.split_at(middle);
+        let (scratch_head, scratch_tail) = scratch.split_at_mut(left * share);
+        rayon::join(
+            || run(items.start..middle, left, head, scratch_head, share, work),
+            || run(middle..items.end, workers - left, tail, scratch_tail, share, work),
+        );
+        return;
+    }
+    for item in items {
+        let (own, rest) = parts.split_at(item + 1);
+        work(item, own.into_item(), &mut scratch[..share]);
+        parts = rest;
+    }
+}
+
+/// Rows of several samples, cut for work and for sums.
+///
+/// A *tile* is what stays in cache; a *chunk* is a run of tiles of one sample with its own partial sums over points; a *lane* is
+/// a run of chunks with its own partial sums of parameter gradients, and the item handed to a worker. All borders are functions
+/// of the sizes, which is what makes sums independent of the thread count.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    /// Samples.
+    pub samples: usize,
+    /// Rows (points) per sample.
+    pub n: usize,
+    /// Rows per tile at most.
+    pub tile: usize,
+    /// Chunks per sample.
+    pub chunks: usize,
+    /// Lanes over all samples.
+    pub lanes: usize,
+}
+
+/// A lane is worth about this many rows: enough that its partial sums are small beside the rows themselves.
+const LANE_ROWS: usize = 1024;
+/// More lanes than this would only cost memory; it also bounds how many threads one call can use.
+const MOST_LANES: usize = 32;
+
+impl Rows {
+    /// Cuts `samples` runs of `n` rows into tiles of at most `tile` rows.
+    pub fn new(samples: usize, n: usize, tile: usize) -> Self {
+        let chunks = n.div_ceil(LANE_ROWS).clamp(1, MOST_LANES);
+        let lanes = (samples * n / LANE_ROWS).clamp(1, MOST_LANES).min((samples * chunks).max(1));
+        Self { samples, n, tile, chunks, lanes }
+    }
+
+    /// Rows of all samples.
+    pub fn total(&self) -> usize {
+        self.samples * self.n
+    }
+
+    /// The chunks of a lane, counted over all samples.
+    #[inline]
+    pub fn lane(&self, lane: usize) -> Range<usize> {
+        self.lane_start(lane)..self.lane_start(lane + 1)
+    }
+
+    /// The first chunk of a lane.
+    #[inline]
+    pub fn lane_start(&self, lane: usize) -> usize {
+        self.samples * self.chunks * lane / self.lanes
+    }
+
+    /// The first row of a chunk, counted over all samples; also for the chunk after the last.
+    #[inline]
+    pub fn chunk_start(&self, chunk: usize) -> usize {
+        chunk / self.chunks * self.n + self.n * (chunk % self.chunks) / self.chunks
+    }
+
+    /// The first row of a lane.
+    #[inline]
+    pub fn row_of_lane(&self, lane: usize) -> usize {
+        self.chunk_start(self.lane_start(lane))
+    }
+
+    /// The tiles of a chunk as ranges of rows counted over all samples.
+    #[inline]
+    pub fn tiles(&self, chunk: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (start, end) = (self.chunk_start(chunk), self.chunk_start(chunk + 1));
+        let (rows, tiles) = (end - start, (end - start).div_ceil(self.tile));
+        (0..tiles).map(move |t| start + rows * t / tiles..start + rows * (t + 1) / tiles)
+    }
+}
+
+/// Sums `lanes` partial results of `out.len()` values each, in their order, into `out`.
+pub fn sum_lanes(partial: &[f32], lanes: usize, out: &mut [f32]) {
+    /// Values per item: small enough to share among threads, large enough to be worth a task.
+    const BLOCK: usize = 4096;
+    let len = out.len();
+    assert_eq!(partial.len(), lanes * len, "partial sums of {lanes} lanes of {len} values");
+    let items = len.div_ceil(BLOCK);
+    for_each(items, pieces(out, move |i| (i * BLOCK).min(len)), &mut [], 0, &|i, out, _| {
+        let at = i * BLOCK;
+        out.copy_from_slice(&partial[at..at + out.len()]);
+        for lane in 1..lanes {
+            let from = &partial[lane * len + at..][..out.len()];
+            crate::simd::vectorize(|| out.iter_mut().zip(from).for_each(|(o, v)| *o += v));
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_chunks_and_tiles_cover_every_row_once_in_order() {
+        for (samples, n, tile) in [(1, 1, 8), (0, 5, 8), (3, 0, 8), (8, 2048, 256), (5, 4099, 100), (40, 70, 64), (1, 100_000, 256)] {
+            let rows = Rows::new(samples, n, tile);
+            let mut next = 0;
+            for lane in 0..rows.lanes {
+                assert_eq!(rows.row_of_lane(lane), next);
+                for chunk in rows.lane(lane) {
+                    for range in rows.tiles(chunk) {
+                        assert_eq!(range.start, next);
+                        assert!(!range.is_empty() && range.len() <= tile);
+                        assert_eq!(range.start / n, (range.end - 1) / n, "a tile stays in its sample");
+                        next = range.end;
+                    }
+                }
+            }
+            assert_eq!(next, samples * n, "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn every_item_runs_once_with_any_number_of_threads() {
+        for threads in [1, 2, 3, 7] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut data = vec![0.0; 37];
+            let mut scratch = vec![0.0; 2 * threads];
+            pool.install(|| {
+                for_each(12, pieces(&mut data, |i| i * 37 / 12), &mut scratch, 2, &|i, part, scratch| {
+                    assert_eq!(scratch.len(), 2);
+                    part.iter_mut().for_each(|v| *v += 1.0 + i as f32);
+                })
+            });
+            for i in 0..12 {
+                assert!(data[i * 37 / 12..(i + 1) * 37 / 12].iter().all(|&v| v == 1.0 + i as f32));
+            }
+        }
+    }
+}
