@@ -98,7 +98,10 @@ mod tests {
                 // A handful of roundings of values of size max(1, |z|).
                 let tolerance = 8.0 * f32::EPSILON as f64 * (1.0 + z.abs() as f64);
                 assert!((*out as f64 - f).abs() < tolerance, "{activation:?}({z}) = {out}, exactly {f}");
-                assert!((*slope as f64 - df).abs() < tolerance, "{activation:?}'({z}) = {slope}, exactly {df}");
+                assert!(
+                    (*slope as f64 - df).abs() < tolerance,
+                    "{activation:?}'({z}) = {slope}, exactly {df}"
+                );
             }
         }
     }

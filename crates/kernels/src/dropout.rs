@@ -153,7 +153,10 @@ mod tests {
     #[test]
     fn philox_gives_the_published_words() {
         assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
-        assert_eq!(philox([u32::MAX; 4], [u32::MAX; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+        assert_eq!(
+            philox([u32::MAX; 4], [u32::MAX; 2]),
+            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
+        );
         assert_eq!(
             philox([0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344], [0xa409_3822, 0x299f_31d0]),
             [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
@@ -184,7 +187,10 @@ mod tests {
             let kept = draw(rate, key, Site::Hidden).iter().filter(|&&v| v != 0.0).count() as f64;
             let (n, q) = ((1 << 18) as f64, 1.0 - rate as f64);
             // Five standard deviations of a binomial: a right generator fails once in 1.7 million draws.
-            assert!((kept - n * q).abs() < 5.0 * (n * q * (1.0 - q)).sqrt(), "rate {rate}: kept {kept} of {n}");
+            assert!(
+                (kept - n * q).abs() < 5.0 * (n * q * (1.0 - q)).sqrt(),
+                "rate {rate}: kept {kept} of {n}"
+            );
         }
         assert!(draw(1.0, key, Site::Hidden).iter().all(|&v| v == 0.0));
         let base = draw(0.5, key, Site::Hidden);
@@ -195,7 +201,10 @@ mod tests {
             (key, Site::Weights),
         ] {
             let equal = draw(0.5, other, site).iter().zip(&base).filter(|(a, b)| a == b).count() as f64;
-            assert!((equal / (1 << 18) as f64 - 0.5).abs() < 0.01, "{other:?} {site:?} repeats {equal} values");
+            assert!(
+                (equal / (1 << 18) as f64 - 0.5).abs() < 0.01,
+                "{other:?} {site:?} repeats {equal} values"
+            );
         }
     }
 }

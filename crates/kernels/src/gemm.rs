@@ -168,6 +168,12 @@ mod tests {
     #[test]
     #[should_panic(expected = "a.cols = 3")]
     fn shapes_that_disagree_are_all_named() {
-        gemm(Into::Set, 1.0, View::new(&[0.0; 6], 2, 3), View::new(&[0.0; 4], 2, 2), ViewMut::new(&mut [0.0; 4], 2, 2));
+        gemm(
+            Into::Set,
+            1.0,
+            View::new(&[0.0; 6], 2, 3),
+            View::new(&[0.0; 4], 2, 2),
+            ViewMut::new(&mut [0.0; 4], 2, 2),
+        );
     }
 }

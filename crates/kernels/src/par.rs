@@ -48,7 +48,10 @@ impl<'a, F: Fn(usize) -> usize + Copy + Send> Parts for Pieces<'a, F> {
     fn split_at(self, item: usize) -> (Self, Self) {
         let cut = (self.offset)(item);
         let (head, tail) = self.data.split_at_mut(cut - self.start);
-        (Pieces { data: head, start: self.start, offset: self.offset }, Pieces { data: tail, start: cut, offset: self.offset })
+        (
+            Pieces { data: head, start: self.start, offset: self.offset },
+            Pieces { data: tail, start: cut, offset: self.offset },
+        )
     }
 
     #[inline]
@@ -210,7 +213,9 @@ mod tests {
 
     #[test]
     fn lanes_chunks_and_tiles_cover_every_row_once_in_order() {
-        for (samples, n, tile) in [(1, 1, 8), (0, 5, 8), (3, 0, 8), (8, 2048, 256), (5, 4099, 100), (40, 70, 64), (1, 100_000, 256)] {
+        for (samples, n, tile) in
+            [(1, 1, 8), (0, 5, 8), (3, 0, 8), (8, 2048, 256), (5, 4099, 100), (40, 70, 64), (1, 100_000, 256)]
+        {
             let rows = Rows::new(samples, n, tile);
             let mut next = 0;
             for lane in 0..rows.lanes {

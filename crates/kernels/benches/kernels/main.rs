@@ -1,0 +1,27 @@
+//! Ratios measured in one run: `cargo bench -p galerkin-kernels` (all groups) or `… -- encoder spectral` (some).
+//!
+//! R is the number of threads times the rate of single-threaded `gemm` on 240 × 96 × 96, measured first. A row is
+//! the best of several repetitions, because on a shared machine the disturbances only ever add time.
+#![allow(clippy::print_stdout)]
+
+mod timing;
+
+use timing::Machine;
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let machine = Machine::measure();
+    println!(
+        "{} threads, gemm 240x96x96 on one thread {:.1} GFLOP/s, R = {:.1} GFLOP/s",
+        machine.threads,
+        machine.gemm_rate / 1e9,
+        machine.r() / 1e9
+    );
+    let groups: [(&str, fn(&Machine)); 0] = [];
+    for (name, run) in groups {
+        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+            println!("\n## {name}");
+            run(&machine);
+        }
+    }
+}

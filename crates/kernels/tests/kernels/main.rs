@@ -1,0 +1,3 @@
+//! Every kernel against its f64 reference, every backward against central differences of that reference, golden cases, threads.
+
+mod support;
