@@ -39,11 +39,11 @@ impl Fourier<'_> {
     }
 
     fn key_map(&self, feature: usize) -> (f32, f32) {
-        (self.0.gamma(Side::K, feature), self.0.beta(Side::K, feature))
+        self.0.affine_at(Side::K, feature)
     }
 
     fn query_map(&self, feature: usize) -> (f32, f32) {
-        (self.0.gamma(Side::Q, feature), self.0.beta(Side::Q, feature))
+        self.0.affine_at(Side::Q, feature)
     }
 
     /// U = γ_K S + β_K ⊗ (1ᵀ w x): the features of K̃ against x, (d, d).
@@ -103,6 +103,11 @@ impl Scheme for Fourier<'_> {
     fn fold_len(&self) -> usize {
         let (d, _, _, wide, heads) = self.letters();
         2 * d * d + heads * wide * (d + wide)
+    }
+
+    fn weights<'a>(&self, folded: &'a [f32]) -> &'a [f32] {
+        let (d, _, p, wide, heads) = self.letters();
+        &folded[(d + p + 1) * d + heads * wide * d..]
     }
 
     fn by_rows(&self) -> [bool; 12] {

@@ -75,6 +75,11 @@ impl Scheme for Galerkin<'_> {
         heads * wide * (d + wide)
     }
 
+    fn weights<'a>(&self, folded: &'a [f32]) -> &'a [f32] {
+        let (d, _, p, wide, heads) = self.letters();
+        &folded[(d + p + 1) * d + heads * wide * d..]
+    }
+
     fn by_rows(&self) -> [bool; 12] {
         // W_K, b_K, W_V, b_V
         std::array::from_fn(|field| (2..6).contains(&field))
@@ -335,10 +340,10 @@ impl Galerkin<'_> {
     }
 
     fn key_map(&self, feature: usize) -> (f32, f32) {
-        (self.0.gamma(Side::K, feature), self.0.beta(Side::K, feature))
+        self.0.affine_at(Side::K, feature)
     }
 
     fn value_map(&self, feature: usize) -> (f32, f32) {
-        (self.0.gamma(Side::V, feature), self.0.beta(Side::V, feature))
+        self.0.affine_at(Side::V, feature)
     }
 }

@@ -1,11 +1,13 @@
 //! Q, K and V of a tile before the coordinates are put in front: projection, norm, and their gradients.
 
-use super::{Attention, Input, Norm, Params};
+use super::scheme::NormSums;
+use super::{Attention, Grads, Input, Norm, Params};
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::norm::{
     normalize_columns, normalize_columns_backward, normalize_groups, normalize_groups_backward,
 };
-use crate::tile::{add_bias, add_column_dots, add_column_sums};
+use crate::simd::vectorize;
+use crate::tile::{add_bias, add_column_dots, add_column_sums, scale_columns};
 
 /// A run of points of one sample, small enough to stay in cache.
 pub(crate) struct Tile<'a> {
@@ -70,21 +72,80 @@ impl<'a> Heads<'a> {
         }
     }
 
-    /// γ of a feature: 1 where nothing is normalised.
-    pub fn gamma(&self, side: Side, feature: usize) -> f32 {
-        match self.slot(side) {
-            None => 1.0,
-            Some(0) => self.params.gamma_k[feature],
-            Some(_) => self.params.gamma_qv[feature],
-        }
+    /// γ and β of a side, if it is normalised.
+    pub fn affine(&self, side: Side) -> Option<(&'a [f32], &'a [f32])> {
+        self.slot(side).map(|slot| match slot {
+            0 => (self.params.gamma_k, self.params.beta_k),
+            _ => (self.params.gamma_qv, self.params.beta_qv),
+        })
     }
 
-    /// β of a feature: 0 where nothing is normalised.
-    pub fn beta(&self, side: Side, feature: usize) -> f32 {
-        match self.slot(side) {
-            None => 0.0,
-            Some(0) => self.params.beta_k[feature],
-            Some(_) => self.params.beta_qv[feature],
+    /// γ and β of one feature: 1 and 0 where nothing is normalised.
+    pub fn affine_at(&self, side: Side, feature: usize) -> (f32, f32) {
+        self.affine(side).map_or((1.0, 0.0), |(gamma, beta)| (gamma[feature], beta[feature]))
+    }
+
+    /// Coordinates and γ ẑ + β, heads side by side: (rows, d) to (rows, H·D).
+    pub fn widen(&self, side: Side, tile: &Tile, hat: &[f32], wide: &mut [f32]) {
+        let (d, e, p, width, heads) = self.dims.letters();
+        let affine = self.affine(side);
+        vectorize(|| {
+            for (group, (out, hat)) in wide.chunks_exact_mut(width).zip(hat.chunks_exact(e)).enumerate() {
+                let (r, f) = (group / heads, group % heads * e);
+                out[..p].copy_from_slice(&tile.coordinates[r * p..][..p]);
+                match affine {
+                    None => out[p..].copy_from_slice(hat),
+                    Some((gamma, beta)) => {
+                        for (((o, z), g), b) in out[p..].iter_mut().zip(hat).zip(&gamma[f..]).zip(&beta[f..]) {
+                            *o = g * z + b;
+                        }
+                    }
+                }
+            }
+        });
+        debug_assert_eq!(hat.len(), tile.rows * d);
+    }
+
+    /// From the gradient of a widened side (rows, H·D): adds to those of γ, β, W, b and x; or, if the sums of a norm over points are
+    /// being collected, to those alone. `g` (rows, d) is scratch.
+    #[allow(clippy::too_many_arguments)]
+    pub fn widened_backward(
+        &self,
+        side: Side,
+        tile: &Tile,
+        (hat, r): (&[f32], &[f32]),
+        wide: &[f32],
+        sums: &mut NormSums,
+        dx: &mut [f32],
+        grads: &mut Grads,
+        g: &mut [f32],
+    ) {
+        let (_, e, p, width, _) = self.dims.letters();
+        for (out, from) in g.chunks_exact_mut(e).zip(wide.chunks_exact(width)) {
+            out.copy_from_slice(&from[p..]);
+        }
+        let (dw, db) = match side {
+            Side::Q => (&mut *grads.w_q, &mut *grads.b_q),
+            Side::K => (&mut *grads.w_k, &mut *grads.b_k),
+            Side::V => (&mut *grads.w_v, &mut *grads.b_v),
+        };
+        if let Some(slot) = self.slot(side) {
+            let (gamma, dgamma, dbeta) = match slot {
+                0 => (self.params.gamma_k, &mut *grads.gamma_k, &mut *grads.beta_k),
+                _ => (self.params.gamma_qv, &mut *grads.gamma_qv, &mut *grads.beta_qv),
+            };
+            if let NormSums::Known(_) = sums {
+                add_column_dots(g, hat, dgamma);
+                add_column_sums(g, dbeta);
+            }
+            scale_columns(g, gamma);
+        }
+        match sums {
+            NormSums::Collect(sums) => self.add_sums(side, hat, g, sums),
+            NormSums::Known(sums) => {
+                self.normalized_backward(side, tile, hat, r, sums, g);
+                self.project_backward(side, tile, g, dx, dw, db);
+            }
         }
     }
 

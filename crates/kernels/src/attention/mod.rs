@@ -3,6 +3,8 @@
 mod fourier;
 mod galerkin;
 mod heads;
+mod linear;
+mod quadratic;
 mod scheme;
 
 pub(crate) use heads::Tile;
@@ -15,6 +17,8 @@ use crate::par::Rows;
 use fourier::Fourier;
 use galerkin::Galerkin;
 use heads::Heads;
+use linear::Linear;
+use quadratic::Quadratic;
 use scheme::{Buffers, Scheme};
 
 /// Which attention.
@@ -248,13 +252,13 @@ impl Attention {
     }
 
     fn saved_len_unchecked(&self) -> usize {
-        let statistics = if self.norm == Norm::Instance { self.batch * 4 * self.d } else { 0 };
         let heads = Heads { dims: *self, params: &Params::EMPTY, input: Input::EMPTY, statistics: &[] };
-        statistics
-            + match self.kind {
-                Kind::Galerkin => self.batch * Galerkin(&heads).moments_len(),
-                Kind::Fourier => self.batch * Fourier(&heads).moments_len(),
-                _ => todo!(),
+        self.statistics_len()
+            + match self.route() {
+                Route::Galerkin => self.batch * Galerkin(&heads).moments_len(),
+                Route::Fourier => self.batch * Fourier(&heads).moments_len(),
+                Route::Linear => self.batch * Linear(&heads).moments_len(),
+                Route::Quadratic => Quadratic::saved_len(self),
             }
     }
 
@@ -266,10 +270,21 @@ impl Attention {
 
     pub(crate) fn workspace_len_with<T: Tail>(&self, tail: &T, threads: usize) -> usize {
         let heads = Heads { dims: *self, params: &Params::EMPTY, input: Input::EMPTY, statistics: &[] };
+        match self.route() {
+            Route::Galerkin => scheme_workspace(&heads, &Galerkin(&heads), tail, threads),
+            Route::Fourier => scheme_workspace(&heads, &Fourier(&heads), tail, threads),
+            Route::Linear => scheme_workspace(&heads, &Linear(&heads), tail, threads),
+            Route::Quadratic => Quadratic::new(&heads).workspace_len(tail, threads),
+        }
+    }
+
+    /// The way a layer of this kind is computed.
+    fn route(&self) -> Route {
         match self.kind {
-            Kind::Galerkin => scheme_workspace(&heads, &Galerkin(&heads), tail, threads),
-            Kind::Fourier => scheme_workspace(&heads, &Fourier(&heads), tail, threads),
-            _ => todo!(),
+            Kind::Galerkin => Route::Galerkin,
+            Kind::Fourier if self.dropout == 0.0 => Route::Fourier,
+            Kind::Linear => Route::Linear,
+            Kind::Fourier | Kind::Softmax => Route::Quadratic,
         }
     }
 
@@ -317,10 +332,11 @@ impl Attention {
             scheme::point_statistics(&heads, statistics, workspace);
         }
         let heads = Heads { dims: *self, params, input, statistics };
-        match self.kind {
-            Kind::Galerkin => scheme::forward(&heads, &Galerkin(&heads), tail, out, saved, workspace),
-            Kind::Fourier => scheme::forward(&heads, &Fourier(&heads), tail, out, saved, workspace),
-            _ => todo!(),
+        match self.route() {
+            Route::Galerkin => scheme::forward(&heads, &Galerkin(&heads), tail, out, saved, workspace),
+            Route::Fourier => scheme::forward(&heads, &Fourier(&heads), tail, out, saved, workspace),
+            Route::Linear => scheme::forward(&heads, &Linear(&heads), tail, out, saved, workspace),
+            Route::Quadratic => Quadratic::new(&heads).forward(tail, out, saved, workspace),
         }
     }
 
@@ -344,14 +360,45 @@ impl Attention {
         }
         let (statistics, saved) = saved.split_at(self.statistics_len());
         let heads = Heads { dims: *self, params, input, statistics };
-        match self.kind {
-            Kind::Galerkin => {
+        match self.route() {
+            Route::Galerkin => {
                 scheme::backward(&heads, &Galerkin(&heads), tail, saved, dy, dx, grads, tail_grads, workspace)
             }
-            Kind::Fourier => {
+            Route::Fourier => {
                 scheme::backward(&heads, &Fourier(&heads), tail, saved, dy, dx, grads, tail_grads, workspace)
             }
-            _ => todo!(),
+            Route::Linear => {
+                scheme::backward(&heads, &Linear(&heads), tail, saved, dy, dx, grads, tail_grads, workspace)
+            }
+            Route::Quadratic => {
+                Quadratic::new(&heads).backward(tail, saved, dy, dx, grads, tail_grads, workspace)
+            }
+        }
+    }
+
+    /// The attention weights after dropout, to look at: (B, H, D, D) for galerkin and linear, (B, H, n, n) for fourier and softmax.
+    ///
+    /// Looking is not training: this one allocates what it needs.
+    pub fn weights(&self, params: &Params, input: Input, out: &mut [f32]) {
+        self.check_input(params, input);
+        let side = self.weights_side();
+        check_len("attention weights out", out.len(), self.batch * self.heads * side * side, &self.sizes());
+        if out.is_empty() {
+            return;
+        }
+        let empty = Heads { dims: *self, params, input, statistics: &[] };
+        let (threads, own) = (crate::par::threads(), self.workspace_len_with(&Bare, crate::par::threads()));
+        let workspace = &mut vec![0.0; Quadratic::new(&empty).weights_len(threads).max(own)];
+        let mut statistics = vec![0.0; self.statistics_len()];
+        if !statistics.is_empty() {
+            let heads = Heads { dims: *self, params, input, statistics: &[] };
+            scheme::point_statistics(&heads, &mut statistics, workspace);
+        }
+        let heads = Heads { dims: *self, params, input, statistics: &statistics };
+        match self.kind {
+            Kind::Galerkin => scheme::weights(&heads, &Galerkin(&heads), out, workspace),
+            Kind::Linear => scheme::weights(&heads, &Linear(&heads), out, workspace),
+            Kind::Fourier | Kind::Softmax => Quadratic::new(&heads).weights(out, workspace),
         }
     }
 
@@ -374,6 +421,12 @@ impl Attention {
 
     /// Panics, with all sizes named, unless every slice fits.
     pub(crate) fn check<T: Tail>(&self, params: &Params, input: Input, saved: usize, workspace: usize, tail: &T) {
+        self.check_input(params, input);
+        check_len("attention saved", saved, self.saved_len_unchecked(), &self.sizes());
+        check_at_least("attention workspace", workspace, self.workspace_len_with(tail, 1), &self.sizes());
+    }
+
+    fn check_input(&self, params: &Params, input: Input) {
         self.check_shape();
         let (sizes, points) = (self.sizes(), self.batch * self.n);
         check_len("attention x", input.x.len(), points * self.d, &sizes);
@@ -384,8 +437,6 @@ impl Attention {
         for ((name, found), expected) in NAMES.iter().zip(params.fields()).zip(self.lengths()) {
             check_len(name, found.len(), expected, &sizes);
         }
-        check_len("attention saved", saved, self.saved_len_unchecked(), &sizes);
-        check_at_least("attention workspace", workspace, self.workspace_len_with(tail, 1), &sizes);
     }
 
     pub(crate) fn check_grads(&self, grads: &Grads) {
@@ -422,6 +473,13 @@ impl<'a, T> Params<'a, T> {
 
 impl Input<'_> {
     const EMPTY: Self = Input { x: &[], coordinates: &[], weights: None };
+}
+
+enum Route {
+    Galerkin,
+    Fourier,
+    Linear,
+    Quadratic,
 }
 
 fn scheme_workspace<S: Scheme, T: Tail>(heads: &Heads, scheme: &S, tail: &T, threads: usize) -> usize {

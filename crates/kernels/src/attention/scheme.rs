@@ -45,6 +45,8 @@ pub(crate) trait Scheme: Sync {
         add(moments, more);
     }
     fn fold(&self, sample: usize, moments: &[f32], folded: &mut [f32], scratch: &mut [f32]);
+    /// The attention weights (H, D, D) within what `fold` made.
+    fn weights<'a>(&self, folded: &'a [f32]) -> &'a [f32];
     /// Puts into `scratch` what `apply` and `apply_backward` of this tile need.
     fn prepare(&self, tile: &Tile, scratch: &mut [f32]);
     /// `out = base + sign·attention`, base being 0 if there is none.
@@ -281,16 +283,16 @@ fn sum_and_fold<S: Scheme>(
     });
 }
 
-/// The fold alone, of moments that are known: what the attention of every point of a sample shares.
-pub(crate) fn fold_all<S: Scheme>(
-    heads: &Heads,
-    scheme: &S,
-    buffers: &Buffers,
-    moments: &mut [f32],
-    folded: &mut [f32],
-    workspace: &mut [f32],
-) {
-    sum_and_fold(heads, scheme, buffers, moments, folded, workspace);
+/// The attention weights after dropout, (B, H, D, D).
+pub(crate) fn weights<S: Scheme>(heads: &Heads, scheme: &S, out: &mut [f32], workspace: &mut [f32]) {
+    let (buffers, mut rest) = (Buffers::new(heads, scheme, &Bare), workspace);
+    let samples = buffers.rows.samples;
+    let mut moments = vec![0.0; samples * scheme.moments_len()];
+    let folded = take(&mut rest, samples * scheme.folded_len());
+    sum_and_fold(heads, scheme, &buffers, &mut moments, folded, rest);
+    for (out, folded) in out.chunks_exact_mut(out.len() / samples).zip(folded.chunks_exact(scheme.folded_len())) {
+        out.copy_from_slice(scheme.weights(folded));
+    }
 }
 
 /// out (B, n, d), and the moments (B, moments_len) for the backward pass.
@@ -476,7 +478,7 @@ pub(crate) fn backward<S: Scheme, T: Tail>(
 }
 
 /// Gives every chunk of a sample the sum over all its chunks.
-fn share_sums(rows: Rows, chunk_sums: &mut [f32], len: usize) {
+pub(crate) fn share_sums(rows: Rows, chunk_sums: &mut [f32], len: usize) {
     for sample in chunk_sums.chunks_exact_mut(rows.chunks * len) {
         let (total, more) = sample.split_at_mut(len);
         more.chunks_exact(len).for_each(|more| add(total, more));
