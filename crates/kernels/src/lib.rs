@@ -6,4 +6,5 @@ pub mod dropout;
 pub mod encoder;
 pub mod gemm;
 pub mod par;
+pub mod reference;
 pub mod simd;
