@@ -1,3 +1,7 @@
 //! Every kernel against its f64 reference, every backward against central differences of that reference, golden cases, threads.
 
+mod golden;
+mod layers;
+#[cfg(any())]
+mod run;
 mod support;
