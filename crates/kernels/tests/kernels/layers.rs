@@ -1,6 +1,6 @@
 //! Attention and encoder layers whose parameters are a list, so that tests can walk, perturb and compare them one by one.
 
-use crate::support::{values, widen};
+use crate::support::{check_gradient, values, widen};
 use galerkin_kernels::attention::{self, Attention, Input, Norm};
 use galerkin_kernels::encoder::{self, EncoderLayer};
 use galerkin_kernels::reference;
@@ -103,4 +103,55 @@ pub fn reference_attention(layer: &Attention, list: &[Vec<f64>], given: &Given<f
 /// y of the encoder kernel's reference.
 pub fn reference_encoder(layer: &EncoderLayer, list: &[Vec<f64>], given: &Given<f64>) -> Vec<f64> {
     reference::encoder_layer(layer, &encoder_params(list), given.input())
+}
+
+/// Checks the gradient of x and of every parameter against central differences of `y`, a reference as a function of the
+/// parameters and the input, under the loss Σ dy·y.
+///
+/// A weight and its bias are one vector here: some biases have gradient zero by symmetry (that of K under softmax), and
+/// what is left of them is rounding of values as large as in the weight's gradient.
+#[track_caller]
+pub fn check_gradients(
+    what: &str,
+    (list, grads): (&[Vec<f32>], &[Vec<f32>]),
+    (given, dx): (&Given, &[f32]),
+    dy: &[f32],
+    y: impl Fn(&[Vec<f64>], &Given<f64>) -> Vec<f64>,
+    roundings: f64,
+) {
+    let (at, given) = (widen_all(list), given.widen());
+    let loss = |y: Vec<f64>| y.iter().zip(dy).map(|(y, dy)| y * *dy as f64).sum::<f64>();
+    let of_x = |x: &[f64]| loss(y(&at, &Given { x: x.to_vec(), ..given.clone() }));
+    check_gradient(&format!("{what}: x"), dx, &given.x, of_x, roundings);
+    for slot in (0..list.len()).step_by(2) {
+        let of_pair = |pair: &[f64]| {
+            let mut moved = at.clone();
+            let (first, second) = pair.split_at(at[slot].len());
+            moved[slot] = first.to_vec();
+            moved[slot + 1] = second.to_vec();
+            loss(y(&moved, &given))
+        };
+        let name = format!("{what}: {} and {}", NAMES[slot], NAMES[slot + 1]);
+        let pair = [at[slot].as_slice(), &at[slot + 1]].concat();
+        let gradient = [grads[slot].as_slice(), &grads[slot + 1]].concat();
+        check_gradient(&name, &gradient, &pair, of_pair, roundings);
+    }
+}
+
+/// Runs `f`, which has to panic, and returns the message.
+#[track_caller]
+pub fn panic_message(what: &str, f: impl FnOnce() + std::panic::UnwindSafe) -> String {
+    let payload = std::panic::catch_unwind(f).expect_err(&format!("{what}: did not panic"));
+    match payload.downcast::<String>() {
+        Ok(message) => *message,
+        Err(payload) => payload.downcast_ref::<&str>().unwrap_or(&"").to_string(),
+    }
+}
+
+/// Asserts that a panic's message names every size as `name = size`.
+#[track_caller]
+pub fn assert_names_sizes(what: &str, message: &str, sizes: &[usize]) {
+    for size in sizes {
+        assert!(message.contains(&format!("= {size}")), "{what}: {size} is missing in {message:?}");
+    }
 }

@@ -15,15 +15,6 @@ pub struct Run {
     pub weights: Vec<f32>,
 }
 
-impl Run {
-    /// Everything, for comparing bits.
-    pub fn into_arrays(self) -> Vec<Vec<f32>> {
-        let mut arrays = self.grads;
-        arrays.extend([self.y, self.dx, self.weights]);
-        arrays
-    }
-}
-
 fn unwritten(len: usize) -> Vec<f32> {
     vec![f32::NAN; len]
 }
@@ -44,6 +35,24 @@ pub fn run_attention(layer: &Attention, list: &[Vec<f32>], given: &Given, dy: &[
     layer.backward(&params, input, &saved, dy, &mut dx, attention_grads(&mut grads), &mut workspace);
     let weights = run_attention_weights(layer, list, given);
     Run { y, dx, grads, weights }
+}
+
+/// y of the attention kernel.
+pub fn forward_attention(layer: &Attention, list: &[Vec<f32>], given: &Given) -> Vec<f32> {
+    let mut y = unwritten(layer.batch * layer.n * layer.d);
+    let mut saved = unwritten(layer.saved_len());
+    let mut workspace = unwritten(layer.workspace_len(par::threads()));
+    layer.forward(&attention_params(list), given.input(), &mut y, &mut saved, &mut workspace);
+    y
+}
+
+/// y of the encoder kernel.
+pub fn forward_encoder(layer: &EncoderLayer, list: &[Vec<f32>], given: &Given) -> Vec<f32> {
+    let mut y = unwritten(layer.attention.batch * layer.attention.n * layer.attention.d);
+    let mut saved = unwritten(layer.saved_len());
+    let mut workspace = unwritten(layer.workspace_len(par::threads()));
+    layer.forward(&encoder_params(list), given.input(), &mut y, &mut saved, &mut workspace);
+    y
 }
 
 /// The attention weights (B, H, side, side) alone.
@@ -68,14 +77,14 @@ pub fn run_encoder(layer: &EncoderLayer, list: &[Vec<f32>], given: &Given, dy: &
     Run { y, dx, grads, weights }
 }
 
-fn attention_grads(list: &mut [Vec<f32>]) -> attention::Grads<'_> {
+pub fn attention_grads(list: &mut [Vec<f32>]) -> attention::Grads<'_> {
     let [w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o] = list else {
         panic!("attention has 12 parameters")
     };
     attention::Grads { w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o }
 }
 
-fn encoder_grads(list: &mut [Vec<f32>]) -> encoder::Grads<'_> {
+pub fn encoder_grads(list: &mut [Vec<f32>]) -> encoder::Grads<'_> {
     let (inner, outer) = list.split_at_mut(12);
     let [w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2] = outer else {
         panic!("an encoder layer has 20 parameters")
