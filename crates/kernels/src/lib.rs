@@ -9,5 +9,6 @@ pub mod gemm;
 pub mod linear;
 pub mod norm;
 pub mod par;
+pub mod reference;
 pub mod simd;
 mod tile;
