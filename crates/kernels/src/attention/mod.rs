@@ -383,8 +383,9 @@ impl Attention {
         self.check_input(params, input);
         let side = self.weights_side();
         check_len("attention weights out", out.len(), self.batch * self.heads * side * side, &self.sizes());
-        if out.is_empty() {
-            return;
+        if self.batch == 0 || self.n == 0 {
+            // Sums over no points.
+            return out.fill(0.0);
         }
         let empty = Heads { dims: *self, params, input, statistics: &[] };
         let (threads, own) = (crate::par::threads(), self.workspace_len_with(&Bare, crate::par::threads()));
