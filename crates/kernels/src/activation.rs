@@ -48,7 +48,7 @@ impl Activation {
 
 #[inline(always)]
 fn map(z: &[f32], out: &mut [f32], f: impl Fn(f32, f32) -> f32) {
-    vectorize(|| {
+    vectorize!({
         for (z, out) in z.iter().zip(out) {
             *out = f(*z, *out);
         }

@@ -76,7 +76,7 @@ impl Dropout {
             f(v, self.factor(position + i as u64));
         }
         let mut block = (position + lead as u64) / 4;
-        crate::simd::vectorize(|| {
+        crate::simd::vectorize!({
             /// Counters mixed at once: one AVX-512 register of words.
             const WIDE: usize = 16;
             let mut groups = body.chunks_exact_mut(4 * WIDE);

@@ -101,7 +101,14 @@ impl EncoderLayer {
     }
 
     /// `out` (B, n, d), and in `saved` what [`backward`](Self::backward) needs.
-    pub fn forward(&self, params: &Params, input: Input, out: &mut [f32], saved: &mut [f32], workspace: &mut [f32]) {
+    pub fn forward(
+        &self,
+        params: &Params,
+        input: Input,
+        out: &mut [f32],
+        saved: &mut [f32],
+        workspace: &mut [f32],
+    ) {
         let tail = FeedForwardTail::new(self, params);
         self.check(params, input, saved.len(), workspace.len(), &tail);
         check_len("encoder layer out", out.len(), input.x.len(), &self.sizes());
@@ -126,13 +133,30 @@ impl EncoderLayer {
         check_len("encoder layer dx", dx.len(), input.x.len(), &self.sizes());
         self.attention.check_grads(&grads.attention);
         let mut own = [
-            grads.w_1, grads.b_1, grads.w_2, grads.b_2, grads.gamma_1, grads.beta_1, grads.gamma_2, grads.beta_2,
+            grads.w_1,
+            grads.b_1,
+            grads.w_2,
+            grads.b_2,
+            grads.gamma_1,
+            grads.beta_1,
+            grads.gamma_2,
+            grads.beta_2,
         ];
         for ((name, grad), expected) in NAMES.iter().zip(&own).zip(self.lengths()) {
             check_len(name, grad.len(), expected, &self.sizes());
         }
         let attention = &params.attention;
-        self.attention.backward_with(attention, input, &tail, saved, dy, dx, grads.attention, &mut own, workspace);
+        self.attention.backward_with(
+            attention,
+            input,
+            &tail,
+            saved,
+            dy,
+            dx,
+            grads.attention,
+            &mut own,
+            workspace,
+        );
     }
 
     /// Lengths of the layer's own parameters in the order of the fields of [`Params`], after the attention's.
@@ -151,7 +175,13 @@ impl EncoderLayer {
         assert!(self.hidden > 0, "encoder layer: the hidden width is zero: {:?}", self.sizes());
         self.attention.check(&params.attention, input, saved, workspace, tail);
         let found = [
-            params.w_1, params.b_1, params.w_2, params.b_2, params.gamma_1, params.beta_1, params.gamma_2,
+            params.w_1,
+            params.b_1,
+            params.w_2,
+            params.b_2,
+            params.gamma_1,
+            params.beta_1,
+            params.gamma_2,
             params.beta_2,
         ];
         for ((name, found), expected) in NAMES.iter().zip(found).zip(self.lengths()) {
@@ -162,15 +192,28 @@ impl EncoderLayer {
 
 /// Names of the parameters, and of their gradients, in panics.
 const NAMES: [&str; 8] = [
-    "encoder layer w_1", "encoder layer b_1", "encoder layer w_2", "encoder layer b_2", "encoder layer gamma_1",
-    "encoder layer beta_1", "encoder layer gamma_2", "encoder layer beta_2",
+    "encoder layer w_1",
+    "encoder layer b_1",
+    "encoder layer w_2",
+    "encoder layer b_2",
+    "encoder layer gamma_1",
+    "encoder layer beta_1",
+    "encoder layer gamma_2",
+    "encoder layer beta_2",
 ];
 
 impl<T> Params<'_, T> {
     /// No parameters: for the lengths of buffers, which depend on shapes alone.
     const EMPTY: Self = Params {
         attention: attention::Params::EMPTY,
-        w_1: &[], b_1: &[], w_2: &[], b_2: &[], gamma_1: &[], beta_1: &[], gamma_2: &[], beta_2: &[],
+        w_1: &[],
+        b_1: &[],
+        w_2: &[],
+        b_2: &[],
+        gamma_1: &[],
+        beta_1: &[],
+        gamma_2: &[],
+        beta_2: &[],
     };
 }
 

@@ -190,22 +190,29 @@ impl FeedForward {
         let count: usize = lengths.iter().sum();
         let (partial, scratch) = workspace.split_at_mut(rows.lanes * count);
         let parts = (pieces(dx, |l| rows.row_of_lane(l) * i), equal(partial, count));
-        par::for_each(rows.lanes, parts, scratch, Hidden::len(TILE, self.hidden), &|lane, (dx, partial), scratch| {
-            partial.fill(0.0);
-            dx.fill(0.0);
-            let mut grads = Grads::carve(partial, lengths);
-            let first = rows.row_of_lane(lane);
-            for tile in rows.lane(lane).flat_map(|c| rows.tiles(c)) {
-                let mut hidden = Hidden::new(scratch, tile.len(), self.hidden);
-                let x = &x[tile.start * i..tile.end * i];
-                let dx = &mut dx[(tile.start - first) * i..][..tile.len() * i];
-                self.hidden_tile(params, tile.start, x, &mut hidden);
-                let dy = &dy[tile.start * o..tile.end * o];
-                self.backward_tile(params, tile.start, x, dy, &mut hidden, dx, &mut grads);
-            }
-        });
+        par::for_each(
+            rows.lanes,
+            parts,
+            scratch,
+            Hidden::len(TILE, self.hidden),
+            &|lane, (dx, partial), scratch| {
+                partial.fill(0.0);
+                dx.fill(0.0);
+                let mut grads = Grads::carve(partial, lengths);
+                let first = rows.row_of_lane(lane);
+                for tile in rows.lane(lane).flat_map(|c| rows.tiles(c)) {
+                    let mut hidden = Hidden::new(scratch, tile.len(), self.hidden);
+                    let x = &x[tile.start * i..tile.end * i];
+                    let dx = &mut dx[(tile.start - first) * i..][..tile.len() * i];
+                    self.hidden_tile(params, tile.start, x, &mut hidden);
+                    let dy = &dy[tile.start * o..tile.end * o];
+                    self.backward_tile(params, tile.start, x, dy, &mut hidden, dx, &mut grads);
+                }
+            },
+        );
         let mut at = 0;
-        for ((what, grad), len) in NAMES.iter().zip([grads.w_1, grads.b_1, grads.w_2, grads.b_2]).zip(lengths) {
+        for ((what, grad), len) in NAMES.iter().zip([grads.w_1, grads.b_1, grads.w_2, grads.b_2]).zip(lengths)
+        {
             check_len(what, grad.len(), len, &self.sizes());
             sum_lanes(partial, rows.lanes, at, grad);
             at += len;
@@ -213,7 +220,11 @@ impl FeedForward {
     }
 
     fn check(&self, params: &Params, x: &[f32], y: usize, workspace: &[f32]) {
-        assert!(self.inputs * self.hidden * self.outputs > 0, "feed-forward: a width is zero: {:?}", self.sizes());
+        assert!(
+            self.inputs * self.hidden * self.outputs > 0,
+            "feed-forward: a width is zero: {:?}",
+            self.sizes()
+        );
         let found = [params.w_1, params.b_1, params.w_2, params.b_2].map(|p| p.len());
         for ((what, found), expected) in NAMES.iter().zip(found).zip(self.lengths()) {
             check_len(what, found, expected, &self.sizes());

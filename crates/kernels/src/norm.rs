@@ -13,7 +13,7 @@ use crate::tile::{add, add_column_dots, add_column_sums, scale_columns};
 
 /// Normalises every group of `width` values in place after adding `bias` (one value per column, or none), and keeps r per group.
 pub(crate) fn normalize_groups(u: &mut [f32], bias: &[f32], width: usize, eps: f32, r: &mut [f32]) {
-    vectorize(|| {
+    vectorize!({
         if !bias.is_empty() {
             for row in u.chunks_exact_mut(bias.len()) {
                 row.iter_mut().zip(bias).for_each(|(u, b)| *u += b);
@@ -30,7 +30,7 @@ pub(crate) fn normalize_groups(u: &mut [f32], bias: &[f32], width: usize, eps: f
 
 /// Turns gradients of x̂ into gradients of x, in place, group by group.
 pub(crate) fn normalize_groups_backward(hat: &[f32], r: &[f32], g: &mut [f32], width: usize) {
-    vectorize(|| {
+    vectorize!({
         for ((hat, g), r) in hat.chunks_exact(width).zip(g.chunks_exact_mut(width)).zip(r) {
             let mean = sum(g) / width as f32;
             let slope = dot(g, hat) / width as f32;
@@ -65,7 +65,14 @@ pub(crate) fn merge_column_statistics(statistics: &mut [f32], seen: usize, other
     }
 }
 
-fn merge_column(mean: &mut f32, deviations: &mut f32, seen: usize, other: f32, other_deviations: f32, rows: usize) {
+fn merge_column(
+    mean: &mut f32,
+    deviations: &mut f32,
+    seen: usize,
+    other: f32,
+    other_deviations: f32,
+    rows: usize,
+) {
     let share = rows as f32 / (seen + rows) as f32;
     let shift = if seen == 0 { 0.0 } else { other - *mean };
     *mean = if seen == 0 { other } else { *mean + shift * share };
@@ -84,7 +91,7 @@ pub(crate) fn finish_statistics(statistics: &mut [f32], n: usize, eps: f32) {
 /// Normalises columns in place with `[mean | r]`, after adding `bias` (or none).
 pub(crate) fn normalize_columns(u: &mut [f32], bias: &[f32], statistics: &[f32]) {
     let (mean, r) = statistics.split_at(statistics.len() / 2);
-    vectorize(|| {
+    vectorize!({
         for row in u.chunks_exact_mut(mean.len()) {
             if !bias.is_empty() {
                 row.iter_mut().zip(bias).for_each(|(u, b)| *u += b);
@@ -97,11 +104,17 @@ pub(crate) fn normalize_columns(u: &mut [f32], bias: &[f32], statistics: &[f32])
 }
 
 /// Turns gradients of x̂ into gradients of x, in place; `sums` is `[Σ g | Σ g x̂]` over the `n` points of the sample.
-pub(crate) fn normalize_columns_backward(hat: &[f32], statistics: &[f32], sums: &[f32], n: usize, g: &mut [f32]) {
+pub(crate) fn normalize_columns_backward(
+    hat: &[f32],
+    statistics: &[f32],
+    sums: &[f32],
+    n: usize,
+    g: &mut [f32],
+) {
     let width = statistics.len() / 2;
     let (r, (mean, slope)) = (&statistics[width..], sums.split_at(width));
     let inverse = 1.0 / n as f32;
-    vectorize(|| {
+    vectorize!({
         for (hat, g) in hat.chunks_exact(width).zip(g.chunks_exact_mut(width)) {
             for c in 0..width {
                 g[c] = r[c] * (g[c] - inverse * (mean[c] + hat[c] * slope[c]));
@@ -152,15 +165,21 @@ impl LayerNorm {
         if len == 0 {
             return;
         }
-        par::for_each(rows.lanes, pieces(out, |l| rows.row_of_lane(l) * width), &mut [], 0, &|lane, out, _| {
-            let start = rows.row_of_lane(lane) * width;
-            let mut r = [0.0];
-            for (row, x) in out.chunks_exact_mut(width).zip(x[start..].chunks_exact(width)) {
-                row.copy_from_slice(x);
-                normalize_groups(row, &[], width, self.eps, &mut r);
-                row.iter_mut().zip(gamma).zip(beta).for_each(|((o, g), b)| *o = g * *o + b);
-            }
-        });
+        par::for_each(
+            rows.lanes,
+            pieces(out, |l| rows.row_of_lane(l) * width),
+            &mut [],
+            0,
+            &|lane, out, _| {
+                let start = rows.row_of_lane(lane) * width;
+                let mut r = [0.0];
+                for (row, x) in out.chunks_exact_mut(width).zip(x[start..].chunks_exact(width)) {
+                    row.copy_from_slice(x);
+                    normalize_groups(row, &[], width, self.eps, &mut r);
+                    row.iter_mut().zip(gamma).zip(beta).for_each(|((o, g), b)| *o = g * *o + b);
+                }
+            },
+        );
     }
 
     /// Gradients of x, γ and β; they are overwritten.
@@ -174,10 +193,16 @@ impl LayerNorm {
         workspace: &mut [f32],
     ) {
         let (len, width, rows) = (self.rows * self.width, self.width, self.cut());
-        for (what, found) in [("layer norm x", x.len()), ("layer norm dy", dy.len()), ("layer norm dx", dx.len())] {
+        for (what, found) in
+            [("layer norm x", x.len()), ("layer norm dy", dy.len()), ("layer norm dx", dx.len())]
+        {
             check_len(what, found, len, &self.sizes());
         }
-        for (what, found) in [("layer norm gamma", gamma.len()), ("layer norm dgamma", dgamma.len()), ("layer norm dbeta", dbeta.len())] {
+        for (what, found) in [
+            ("layer norm gamma", gamma.len()),
+            ("layer norm dgamma", dgamma.len()),
+            ("layer norm dbeta", dbeta.len()),
+        ] {
             check_len(what, found, width, &self.sizes());
         }
         check_at_least("layer norm workspace", workspace.len(), self.workspace_len(1), &self.sizes());
@@ -244,16 +269,22 @@ impl InstanceNorm {
         if len == 0 {
             return;
         }
-        par::for_each(self.batch, equal(out, self.n * width), workspace, 4 * width, &|sample, out, scratch| {
-            let statistics = &mut scratch[..2 * width];
-            let x = &x[sample * self.n * width..][..self.n * width];
-            self.statistics(x, statistics);
-            out.copy_from_slice(x);
-            normalize_columns(out, &[], statistics);
-            for row in out.chunks_exact_mut(width) {
-                row.iter_mut().zip(gamma).zip(beta).for_each(|((o, g), b)| *o = g * *o + b);
-            }
-        });
+        par::for_each(
+            self.batch,
+            equal(out, self.n * width),
+            workspace,
+            4 * width,
+            &|sample, out, scratch| {
+                let statistics = &mut scratch[..2 * width];
+                let x = &x[sample * self.n * width..][..self.n * width];
+                self.statistics(x, statistics);
+                out.copy_from_slice(x);
+                normalize_columns(out, &[], statistics);
+                for row in out.chunks_exact_mut(width) {
+                    row.iter_mut().zip(gamma).zip(beta).for_each(|((o, g), b)| *o = g * *o + b);
+                }
+            },
+        );
     }
 
     /// Gradients of x, γ and β; they are overwritten.
@@ -267,10 +298,16 @@ impl InstanceNorm {
         workspace: &mut [f32],
     ) {
         let (len, width) = (self.batch * self.n * self.width, self.width);
-        for (what, found) in [("instance norm x", x.len()), ("instance norm dy", dy.len()), ("instance norm dx", dx.len())] {
+        for (what, found) in
+            [("instance norm x", x.len()), ("instance norm dy", dy.len()), ("instance norm dx", dx.len())]
+        {
             check_len(what, found, len, &self.sizes());
         }
-        for (what, found) in [("instance norm gamma", gamma.len()), ("instance norm dgamma", dgamma.len()), ("instance norm dbeta", dbeta.len())] {
+        for (what, found) in [
+            ("instance norm gamma", gamma.len()),
+            ("instance norm dgamma", dgamma.len()),
+            ("instance norm dbeta", dbeta.len()),
+        ] {
             check_len(what, found, width, &self.sizes());
         }
         check_at_least("instance norm workspace", workspace.len(), self.workspace_len(1), &self.sizes());
@@ -302,7 +339,9 @@ impl InstanceNorm {
                 sums[width + c] = gamma[c] * dot[c];
             }
             let inverse = 1.0 / self.n as f32;
-            for ((x, dy), dx) in x.chunks_exact(width).zip(dy.chunks_exact(width)).zip(dx.chunks_exact_mut(width)) {
+            for ((x, dy), dx) in
+                x.chunks_exact(width).zip(dy.chunks_exact(width)).zip(dx.chunks_exact_mut(width))
+            {
                 for c in 0..width {
                     let hat = (x[c] - mean[c]) * r[c];
                     dx[c] = r[c] * (gamma[c] * dy[c] - inverse * (sums[c] + hat * sums[width + c]));

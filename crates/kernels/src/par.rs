@@ -203,7 +203,7 @@ pub fn sum_lanes(partial: &[f32], lanes: usize, at: usize, out: &mut [f32]) {
         out.copy_from_slice(&partial[at..at + out.len()]);
         for lane in 1..lanes {
             let more = &partial[lane * stride + at..];
-            crate::simd::vectorize(|| out.iter_mut().zip(more).for_each(|(o, v)| *o += v));
+            crate::simd::vectorize!(out.iter_mut().zip(more).for_each(|(o, v)| *o += v));
         }
     });
 }

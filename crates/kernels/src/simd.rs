@@ -1,12 +1,24 @@
 //! Elementwise loops at the width of the processor, and the exponential they need.
 //!
-//! [`vectorize`] compiles a closure for the widest instruction set of the machine (AVX-512, AVX2 + FMA, NEON or plain)
+//! `vectorize!` compiles an expression for the widest instruction set of the machine (AVX-512, AVX2 + FMA, NEON or plain)
 //! and chooses at run time, so that a binary built for any x86-64 is fast on a new one. Loops inside are plain Rust over
 //! slices; sums use [`sum`] and [`dot`], whose sixteen accumulators give the compiler a fixed order it may vectorise.
 
-/// Runs `f`, compiled for the best instruction set this machine has.
+/// Evaluates an expression compiled for the best instruction set this machine has.
+///
+/// The closure must be inlined into each of the versions or it would be compiled once, for the oldest machine.
+macro_rules! vectorize {
+    ($body:expr) => {
+        $crate::simd::dispatch(
+            #[inline(always)]
+            || $body,
+        )
+    };
+}
+pub(crate) use vectorize;
+
 #[inline(always)]
-pub fn vectorize<R>(f: impl FnOnce() -> R) -> R {
+pub(crate) fn dispatch<R>(f: impl FnOnce() -> R) -> R {
     struct Op<F>(F);
     impl<R, F: FnOnce() -> R> pulp::NullaryFnOnce for Op<F> {
         type Output = R;
@@ -138,7 +150,7 @@ mod tests {
             let x: Vec<f32> = (0..len).map(|i| i as f32).collect();
             let total: usize = (0..len).sum();
             assert_eq!(sum(&x), total as f32);
-            assert_eq!(vectorize(|| dot(&x, &vec![2.0; len])), 2.0 * total as f32);
+            assert_eq!(vectorize!(dot(&x, &vec![2.0; len])), 2.0 * total as f32);
         }
     }
 }

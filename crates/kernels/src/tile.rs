@@ -15,7 +15,7 @@ pub(crate) fn set_affine(
 ) {
     let width = constant.len();
     let p = table.len() / width.max(1);
-    vectorize(|| {
+    vectorize!({
         for (r, out) in out.chunks_exact_mut(width).enumerate() {
             match base {
                 Some(base) => {
@@ -40,7 +40,13 @@ pub(crate) fn set_affine(
 const BLOCK: usize = 64;
 
 /// `sums += [coordinates | 1]ᵀ diag(weights) u`: (p + 1, width), one row per coordinate and the plain sum last.
-pub(crate) fn add_moments(u: &[f32], coordinates: &[f32], weights: Option<&[f32]>, sums: &mut [f32], width: usize) {
+pub(crate) fn add_moments(
+    u: &[f32],
+    coordinates: &[f32],
+    weights: Option<&[f32]>,
+    sums: &mut [f32],
+    width: usize,
+) {
     let p = sums.len() / width - 1;
     for a in 0..=p {
         let sums = &mut sums[a * width..][..width];
@@ -67,7 +73,7 @@ pub(crate) fn add_column_sums(u: &[f32], sums: &mut [f32]) {
 /// `sums += Σ_r u_r ∘ v_r`
 pub(crate) fn add_column_dots(u: &[f32], v: &[f32], sums: &mut [f32]) {
     let width = sums.len();
-    vectorize(|| {
+    vectorize!({
         for (u, v) in u.chunks_exact(width).zip(v.chunks_exact(width)) {
             for ((s, u), v) in sums.iter_mut().zip(u).zip(v) {
                 *s += u * v;
@@ -79,7 +85,7 @@ pub(crate) fn add_column_dots(u: &[f32], v: &[f32], sums: &mut [f32]) {
 #[inline(always)]
 fn add_columns(u: &[f32], factor: impl Fn(usize) -> f32, sums: &mut [f32]) {
     let width = sums.len();
-    vectorize(|| {
+    vectorize!({
         let mut start = 0;
         while start + BLOCK <= width {
             add_block::<BLOCK>(u, width, start, &factor, sums);
@@ -119,7 +125,7 @@ fn add_block<const N: usize>(
 /// `u_r *= weights_r`
 pub(crate) fn scale_rows(u: &mut [f32], weights: &[f32]) {
     let width = u.len().checked_div(weights.len()).unwrap_or(0).max(1);
-    vectorize(|| {
+    vectorize!({
         for (row, w) in u.chunks_exact_mut(width).zip(weights) {
             row.iter_mut().for_each(|v| *v *= w);
         }
@@ -128,7 +134,7 @@ pub(crate) fn scale_rows(u: &mut [f32], weights: &[f32]) {
 
 /// `u_r += bias`
 pub(crate) fn add_bias(u: &mut [f32], bias: &[f32]) {
-    vectorize(|| {
+    vectorize!({
         for row in u.chunks_exact_mut(bias.len().max(1)) {
             row.iter_mut().zip(bias).for_each(|(u, b)| *u += b);
         }
@@ -138,7 +144,7 @@ pub(crate) fn add_bias(u: &mut [f32], bias: &[f32]) {
 /// `out_r = gamma ∘ u_r + beta`
 pub(crate) fn set_scaled(out: &mut [f32], u: &[f32], gamma: &[f32], beta: &[f32]) {
     let width = gamma.len().max(1);
-    vectorize(|| {
+    vectorize!({
         for (out, u) in out.chunks_exact_mut(width).zip(u.chunks_exact(width)) {
             for (((o, u), g), b) in out.iter_mut().zip(u).zip(gamma).zip(beta) {
                 *o = g * u + b;
@@ -149,7 +155,7 @@ pub(crate) fn set_scaled(out: &mut [f32], u: &[f32], gamma: &[f32], beta: &[f32]
 
 /// `u_r *= gamma`
 pub(crate) fn scale_columns(u: &mut [f32], gamma: &[f32]) {
-    vectorize(|| {
+    vectorize!({
         for row in u.chunks_exact_mut(gamma.len().max(1)) {
             row.iter_mut().zip(gamma).for_each(|(u, g)| *u *= g);
         }
@@ -158,7 +164,7 @@ pub(crate) fn scale_columns(u: &mut [f32], gamma: &[f32]) {
 
 /// `out += u`
 pub(crate) fn add(out: &mut [f32], u: &[f32]) {
-    vectorize(|| out.iter_mut().zip(u).for_each(|(o, u)| *o += u));
+    vectorize!(out.iter_mut().zip(u).for_each(|(o, u)| *o += u));
 }
 
 #[cfg(test)]
@@ -176,8 +182,9 @@ mod tests {
             add_moments(&u, &x, Some(&w), &mut sums, width);
             for a in 0..=p {
                 for c in 0..width {
-                    let want: f32 =
-                        (0..rows).map(|r| w[r] * if a < p { x[r * p + a] } else { 1.0 } * u[r * width + c]).sum();
+                    let want: f32 = (0..rows)
+                        .map(|r| w[r] * if a < p { x[r * p + a] } else { 1.0 } * u[r * width + c])
+                        .sum();
                     assert_eq!(sums[a * width + c], 1.0 + want, "width {width}, row {a}, column {c}");
                 }
             }

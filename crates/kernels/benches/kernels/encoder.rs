@@ -43,18 +43,38 @@ pub struct Memory {
 impl Memory {
     pub fn new(layer: &EncoderLayer, scale: f32) -> Self {
         let fill = |len: &usize| values(*len).iter().map(|v| v * scale).collect();
-        Self { attention: layer.attention.lengths().iter().map(fill).collect(), own: layer.lengths().iter().map(fill).collect() }
+        Self {
+            attention: layer.attention.lengths().iter().map(fill).collect(),
+            own: layer.lengths().iter().map(fill).collect(),
+        }
     }
 
     pub fn params(&self) -> encoder::Params<'_> {
         let a: Vec<&[f32]> = self.attention.iter().map(|v| v.as_slice()).collect();
         let o: Vec<&[f32]> = self.own.iter().map(|v| v.as_slice()).collect();
         let attention = attention::Params {
-            w_q: a[0], b_q: a[1], w_k: a[2], b_k: a[3], w_v: a[4], b_v: a[5], gamma_k: a[6], beta_k: a[7],
-            gamma_qv: a[8], beta_qv: a[9], w_o: a[10], b_o: a[11],
+            w_q: a[0],
+            b_q: a[1],
+            w_k: a[2],
+            b_k: a[3],
+            w_v: a[4],
+            b_v: a[5],
+            gamma_k: a[6],
+            beta_k: a[7],
+            gamma_qv: a[8],
+            beta_qv: a[9],
+            w_o: a[10],
+            b_o: a[11],
         };
         encoder::Params {
-            attention, w_1: o[0], b_1: o[1], w_2: o[2], b_2: o[3], gamma_1: o[4], beta_1: o[5], gamma_2: o[6],
+            attention,
+            w_1: o[0],
+            b_1: o[1],
+            w_2: o[2],
+            b_2: o[3],
+            gamma_1: o[4],
+            beta_1: o[5],
+            gamma_2: o[6],
             beta_2: o[7],
         }
     }
@@ -63,9 +83,8 @@ impl Memory {
         let [w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o] =
             self.attention.each_mut_array();
         let [w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2] = self.own.each_mut_array();
-        let attention = attention::Grads {
-            w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o,
-        };
+        let attention =
+            attention::Grads { w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o };
         encoder::Grads { attention, w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2 }
     }
 }

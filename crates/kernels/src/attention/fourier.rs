@@ -149,7 +149,8 @@ impl Scheme for Fourier<'_> {
             let b_v = &params.b_v[f..f + e];
             for i in 0..e {
                 let (gamma, beta) = self.key_map(f + i);
-                let at = |a: usize| gamma * moments.k[a * d + f + i] + beta * moments.coordinates[p * (p + 1) + a];
+                let at =
+                    |a: usize| gamma * moments.k[a * d + f + i] + beta * moments.coordinates[p * (p + 1) + a];
                 let row = &mut n[(p + i) * wide..][..wide];
                 for b in 0..p {
                     row[b] = scale * at(b);
@@ -292,7 +293,13 @@ impl Scheme for Fourier<'_> {
             if p > 0 {
                 let coordinate_rows = View::strided(&dn[p..], p, e, wide);
                 let x = View::new(moments.x, p, d);
-                gemm(Into::Add, scale, x.t(), coordinate_rows, ViewMut::strided(&mut grads.w_v[f..], d, e, d));
+                gemm(
+                    Into::Add,
+                    scale,
+                    x.t(),
+                    coordinate_rows,
+                    ViewMut::strided(&mut grads.w_v[f..], d, e, d),
+                );
                 gemm(Into::Add, scale, coordinate_rows, w_v.t(), ViewMut::new(x_rows, p, d));
             }
             let b_v = &params.b_v[f..f + e];

@@ -137,7 +137,15 @@ impl Scheme for Galerkin<'_> {
 
     fn prepare(&self, _: &Tile, _: &mut [f32]) {}
 
-    fn apply(&self, tile: &Tile, folded: &[f32], base: Option<&[f32]>, sign: f32, out: &mut [f32], _: &mut [f32]) {
+    fn apply(
+        &self,
+        tile: &Tile,
+        folded: &[f32],
+        base: Option<&[f32]>,
+        sign: f32,
+        out: &mut [f32],
+        _: &mut [f32],
+    ) {
         let (d, _, p, ..) = self.letters();
         let (e_matrix, rest) = folded.split_at(d * d);
         set_affine(out, base, sign, &rest[p * d..][..d], tile.coordinates, &rest[..p * d]);
@@ -224,8 +232,20 @@ impl Scheme for Galerkin<'_> {
         for h in 0..heads {
             let t = View::new(&t[h * e * e..], e, e);
             let columns = |u| View::strided(u, tile.rows, e, d);
-            gemm(Into::Add, 1.0, columns(&v[h * e..]), t.t(), ViewMut::strided(&mut dk[h * e..], tile.rows, e, d));
-            gemm(Into::Add, 1.0, columns(&k[h * e..]), t, ViewMut::strided(&mut dv[h * e..], tile.rows, e, d));
+            gemm(
+                Into::Add,
+                1.0,
+                columns(&v[h * e..]),
+                t.t(),
+                ViewMut::strided(&mut dk[h * e..], tile.rows, e, d),
+            );
+            gemm(
+                Into::Add,
+                1.0,
+                columns(&k[h * e..]),
+                t,
+                ViewMut::strided(&mut dv[h * e..], tile.rows, e, d),
+            );
         }
         if let Some(w) = tile.weights {
             scale_rows(dk, w);

@@ -89,14 +89,15 @@ impl<'a> Heads<'a> {
     pub fn widen(&self, side: Side, tile: &Tile, hat: &[f32], wide: &mut [f32]) {
         let (d, e, p, width, heads) = self.dims.letters();
         let affine = self.affine(side);
-        vectorize(|| {
+        vectorize!({
             for (group, (out, hat)) in wide.chunks_exact_mut(width).zip(hat.chunks_exact(e)).enumerate() {
                 let (r, f) = (group / heads, group % heads * e);
                 out[..p].copy_from_slice(&tile.coordinates[r * p..][..p]);
                 match affine {
                     None => out[p..].copy_from_slice(hat),
                     Some((gamma, beta)) => {
-                        for (((o, z), g), b) in out[p..].iter_mut().zip(hat).zip(&gamma[f..]).zip(&beta[f..]) {
+                        for (((o, z), g), b) in out[p..].iter_mut().zip(hat).zip(&gamma[f..]).zip(&beta[f..])
+                        {
                             *o = g * z + b;
                         }
                     }
@@ -157,7 +158,13 @@ impl<'a> Heads<'a> {
 
     fn product(&self, side: Side, tile: &Tile, z: &mut [f32]) {
         let (d, (w, _)) = (self.dims.d, self.weights(side));
-        gemm(Into::Set, 1.0, View::new(tile.x, tile.rows, d), View::new(w, d, d), ViewMut::new(z, tile.rows, d));
+        gemm(
+            Into::Set,
+            1.0,
+            View::new(tile.x, tile.rows, d),
+            View::new(w, d, d),
+            ViewMut::new(z, tile.rows, d),
+        );
     }
 
     /// `z` = the normalised projection without its affine map (ẑ), or the plain projection; `r` (rows, H) is kept for the backward pass.
@@ -174,7 +181,15 @@ impl<'a> Heads<'a> {
     /// Turns the gradient of ẑ into that of x W + b, in place.
     ///
     /// `sums` are the sample's `[Σ g | Σ g ẑ]` of K and of its partner, which only the norm over points needs.
-    pub fn normalized_backward(&self, side: Side, tile: &Tile, z: &[f32], r: &[f32], sums: &[f32], g: &mut [f32]) {
+    pub fn normalized_backward(
+        &self,
+        side: Side,
+        tile: &Tile,
+        z: &[f32],
+        r: &[f32],
+        sums: &[f32],
+        g: &mut [f32],
+    ) {
         let Some(slot) = self.slot(side) else { return };
         match self.dims.norm {
             Norm::Instance => {

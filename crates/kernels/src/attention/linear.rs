@@ -75,7 +75,7 @@ impl Linear<'_> {
 
     /// Turns keys into exp(key − largest), in place.
     fn exponentials(&self, largest: &[f32], keys: &mut [f32]) {
-        vectorize(|| {
+        vectorize!({
             for row in keys.chunks_exact_mut(largest.len()) {
                 row.iter_mut().zip(largest).for_each(|(k, top)| *k = exp(*k - top));
             }
@@ -187,7 +187,7 @@ impl Scheme for Linear<'_> {
         let features = take(&mut scratch, tile.rows * d);
         self.0.project(Side::Q, tile, features);
         self.0.widen(Side::Q, tile, features, q);
-        vectorize(|| {
+        vectorize!({
             for group in q.chunks_exact_mut(wide) {
                 let top = group.iter().fold(f32::NEG_INFINITY, |m, v| m.max(*v));
                 group.iter_mut().for_each(|v| *v = exp(*v - top));
@@ -232,7 +232,7 @@ impl Scheme for Linear<'_> {
         gemm(Into::Add, 1.0, View::new(q, m, full).t(), da_view, ViewMut::new(dg, full, d));
         add_column_sums(da, db);
         gemm(Into::Set, 1.0, da_view, View::new(&folded[..full * d], full, d).t(), ViewMut::new(dq, m, full));
-        vectorize(|| {
+        vectorize!({
             for (q, dq) in q.chunks_exact(wide).zip(dq.chunks_exact_mut(wide)) {
                 let mean = dot(q, dq);
                 q.iter().zip(dq).for_each(|(q, dq)| *dq = q * (*dq - mean));
@@ -286,7 +286,7 @@ impl Scheme for Linear<'_> {
         self.0.normalized(Side::K, tile, k, rk);
         self.0.widen(Side::K, tile, k, keys);
         self.exponentials(largest, keys);
-        vectorize(|| {
+        vectorize!({
             for row in keys.chunks_exact_mut(full) {
                 row.iter_mut().zip(z).for_each(|(k, z)| *k /= z);
             }
@@ -301,7 +301,7 @@ impl Scheme for Linear<'_> {
             scale_rows(dkeys, w);
             scale_rows(dvalues, w);
         }
-        vectorize(|| {
+        vectorize!({
             for (k, dk) in keys.chunks_exact(full).zip(dkeys.chunks_exact_mut(full)) {
                 for ((k, dk), kappa) in k.iter().zip(dk).zip(kappa) {
                     *dk = k * (*dk - kappa);

@@ -178,7 +178,13 @@ impl Attention {
     }
 
     pub(crate) fn sizes(&self) -> [(&'static str, usize); 5] {
-        [("batch", self.batch), ("n", self.n), ("d", self.d), ("heads", self.heads), ("coordinates", self.coordinates)]
+        [
+            ("batch", self.batch),
+            ("n", self.n),
+            ("d", self.d),
+            ("heads", self.heads),
+            ("coordinates", self.coordinates),
+        ]
     }
 
     pub(crate) fn cut(&self) -> Rows {
@@ -210,7 +216,15 @@ impl Attention {
     }
 
     /// dm from dg, and the gradients of W_O and b_O from dg and the gradient `dc` of what is added at every point.
-    fn project_heads_backward(&self, params: &Params, m: &[f32], dg: &[f32], dc: &[f32], dm: &mut [f32], grads: &mut Grads) {
+    fn project_heads_backward(
+        &self,
+        params: &Params,
+        m: &[f32],
+        dg: &[f32],
+        dc: &[f32],
+        dm: &mut [f32],
+        grads: &mut Grads,
+    ) {
         let (d, e, _, wide, heads) = self.letters();
         if !self.projection {
             for (row, dm) in dm.chunks_exact_mut(e).enumerate() {
@@ -232,14 +246,25 @@ impl Attention {
 impl<'a> Grads<'a> {
     /// Cuts the fields out of one run of values.
     fn carve(memory: &'a mut [f32], lengths: [usize; 12]) -> Self {
-        let [w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o] = blocks(memory, lengths);
+        let [w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o] =
+            blocks(memory, lengths);
         Self { w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o }
     }
 
     fn into_fields(self) -> [&'a mut [f32]; 12] {
         [
-            self.w_q, self.b_q, self.w_k, self.b_k, self.w_v, self.b_v, self.gamma_k, self.beta_k, self.gamma_qv,
-            self.beta_qv, self.w_o, self.b_o,
+            self.w_q,
+            self.b_q,
+            self.w_k,
+            self.b_k,
+            self.w_v,
+            self.b_v,
+            self.gamma_k,
+            self.beta_k,
+            self.gamma_qv,
+            self.beta_qv,
+            self.w_o,
+            self.b_o,
         ]
     }
 }
@@ -289,7 +314,14 @@ impl Attention {
     }
 
     /// `out` (B, n, d), and in `saved` what [`backward`](Self::backward) needs.
-    pub fn forward(&self, params: &Params, input: Input, out: &mut [f32], saved: &mut [f32], workspace: &mut [f32]) {
+    pub fn forward(
+        &self,
+        params: &Params,
+        input: Input,
+        out: &mut [f32],
+        saved: &mut [f32],
+        workspace: &mut [f32],
+    ) {
         self.check(params, input, saved.len(), workspace.len(), &Bare);
         check_len("attention out", out.len(), self.batch * self.n * self.d, &self.sizes());
         self.forward_with(params, input, &Bare, out, saved, workspace);
@@ -421,7 +453,14 @@ impl Attention {
     }
 
     /// Panics, with all sizes named, unless every slice fits.
-    pub(crate) fn check<T: Tail>(&self, params: &Params, input: Input, saved: usize, workspace: usize, tail: &T) {
+    pub(crate) fn check<T: Tail>(
+        &self,
+        params: &Params,
+        input: Input,
+        saved: usize,
+        workspace: usize,
+        tail: &T,
+    ) {
         self.check_input(params, input);
         check_len("attention saved", saved, self.saved_len_unchecked(), &self.sizes());
         check_at_least("attention workspace", workspace, self.workspace_len_with(tail, 1), &self.sizes());
@@ -442,8 +481,18 @@ impl Attention {
 
     pub(crate) fn check_grads(&self, grads: &Grads) {
         let found = [
-            &grads.w_q, &grads.b_q, &grads.w_k, &grads.b_k, &grads.w_v, &grads.b_v, &grads.gamma_k, &grads.beta_k,
-            &grads.gamma_qv, &grads.beta_qv, &grads.w_o, &grads.b_o,
+            &grads.w_q,
+            &grads.b_q,
+            &grads.w_k,
+            &grads.b_k,
+            &grads.w_v,
+            &grads.b_v,
+            &grads.gamma_k,
+            &grads.beta_k,
+            &grads.gamma_qv,
+            &grads.beta_qv,
+            &grads.w_o,
+            &grads.b_o,
         ];
         for ((name, found), expected) in NAMES.iter().zip(found).zip(self.lengths()) {
             check_len(name, found.len(), expected, &self.sizes());
@@ -453,21 +502,51 @@ impl Attention {
 
 /// Names of the parameters, and of their gradients, in panics.
 const NAMES: [&str; 12] = [
-    "attention w_q", "attention b_q", "attention w_k", "attention b_k", "attention w_v", "attention b_v",
-    "attention gamma_k", "attention beta_k", "attention gamma_qv", "attention beta_qv", "attention w_o", "attention b_o",
+    "attention w_q",
+    "attention b_q",
+    "attention w_k",
+    "attention b_k",
+    "attention w_v",
+    "attention b_v",
+    "attention gamma_k",
+    "attention beta_k",
+    "attention gamma_qv",
+    "attention beta_qv",
+    "attention w_o",
+    "attention b_o",
 ];
 
 impl<'a, T> Params<'a, T> {
     /// No parameters: for the lengths of buffers, which depend on shapes alone.
     pub(crate) const EMPTY: Self = Params {
-        w_q: &[], b_q: &[], w_k: &[], b_k: &[], w_v: &[], b_v: &[], gamma_k: &[], beta_k: &[], gamma_qv: &[],
-        beta_qv: &[], w_o: &[], b_o: &[],
+        w_q: &[],
+        b_q: &[],
+        w_k: &[],
+        b_k: &[],
+        w_v: &[],
+        b_v: &[],
+        gamma_k: &[],
+        beta_k: &[],
+        gamma_qv: &[],
+        beta_qv: &[],
+        w_o: &[],
+        b_o: &[],
     };
 
     fn fields(&self) -> [&'a [T]; 12] {
         [
-            self.w_q, self.b_q, self.w_k, self.b_k, self.w_v, self.b_v, self.gamma_k, self.beta_k, self.gamma_qv,
-            self.beta_qv, self.w_o, self.b_o,
+            self.w_q,
+            self.b_q,
+            self.w_k,
+            self.b_k,
+            self.w_v,
+            self.b_v,
+            self.gamma_k,
+            self.beta_k,
+            self.gamma_qv,
+            self.beta_qv,
+            self.w_o,
+            self.b_o,
         ]
     }
 }

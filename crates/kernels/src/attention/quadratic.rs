@@ -151,7 +151,14 @@ impl<'a> Quadratic<'a> {
     }
 
     /// O of a tile and, for softmax, its ℓ.
-    fn attend(&self, sides: &Sides, tile: &Tile, o: &mut [f32], log_sums: &mut [f32], mut scratch: &mut [f32]) {
+    fn attend(
+        &self,
+        sides: &Sides,
+        tile: &Tile,
+        o: &mut [f32],
+        log_sums: &mut [f32],
+        mut scratch: &mut [f32],
+    ) {
         let (heads, wide) = (self.heads.dims.heads, self.heads.dims.wide());
         let queries = tile.first..tile.first + tile.rows;
         let s = take(&mut scratch, tile.rows * KEYS);
@@ -201,7 +208,7 @@ impl<'a> Quadratic<'a> {
         total: &mut [f32],
     ) {
         let weights = self.heads.input.weights.map(|w| &w[keys.clone()]);
-        vectorize(|| {
+        vectorize!({
             for (r, (s, o)) in s.chunks_exact_mut(keys.len()).zip(o).enumerate() {
                 let larger = s.iter().fold(top[r], |m, v| m.max(*v));
                 let scale = exp(top[r] - larger);
@@ -301,20 +308,33 @@ impl<'a> Quadratic<'a> {
                 let o = &o[range.start * full..range.end * full];
                 let (dx, m) = (&mut dx[at * d..][..tile.rows * d], tile.rows);
                 let dy = &dy[range.start * d..range.end * d];
-                let da = tail.backward(&tile, dy, dx, tail_grads, &mut scratch[..tail_len], &mut |base, sign, out| {
-                    self.output(&tile, o, base, sign, out)
-                });
+                let da = tail.backward(
+                    &tile,
+                    dy,
+                    dx,
+                    tail_grads,
+                    &mut scratch[..tail_len],
+                    &mut |base, sign, out| self.output(&tile, o, base, sign, out),
+                );
                 let do_ = &mut do_[at * full..][..m * full];
                 if projection {
                     let (da_view, w_o) = (View::new(da, m, d), View::new(self.heads.params.w_o, full, d));
-                    gemm(Into::Add, 1.0, View::new(o, m, full).t(), da_view, ViewMut::new(grads.w_o, full, d));
+                    gemm(
+                        Into::Add,
+                        1.0,
+                        View::new(o, m, full).t(),
+                        da_view,
+                        ViewMut::new(grads.w_o, full, d),
+                    );
                     add_column_sums(da, grads.b_o);
                     gemm(Into::Set, 1.0, da_view, w_o.t(), ViewMut::new(do_, m, full));
                 } else {
                     do_.copy_from_slice(da);
                 }
                 let delta = &mut delta[at * heads..][..m * heads];
-                for ((delta, o), do_) in delta.iter_mut().zip(o.chunks_exact(wide)).zip(do_.chunks_exact(wide)) {
+                for ((delta, o), do_) in
+                    delta.iter_mut().zip(o.chunks_exact(wide)).zip(do_.chunks_exact(wide))
+                {
                     *delta = dot(o, do_);
                 }
             }
@@ -420,7 +440,7 @@ impl<'a> Quadratic<'a> {
         self.mask(sample, h, queries, keys, ds);
         if self.softmax() {
             let weights = self.heads.input.weights.map(|w| &w[keys.clone()]);
-            vectorize(|| {
+            vectorize!({
                 let blocks = a.chunks_exact_mut(keys.len()).zip(ds.chunks_exact_mut(keys.len()));
                 for ((a, ds), i) in blocks.zip(queries.clone()) {
                     let (log_sum, delta) = (incoming.log_sums[i * heads + h], incoming.delta[i * heads + h]);

@@ -50,7 +50,15 @@ pub(crate) trait Scheme: Sync {
     /// Puts into `scratch` what `apply` and `apply_backward` of this tile need.
     fn prepare(&self, tile: &Tile, scratch: &mut [f32]);
     /// `out = base + sign·attention`, base being 0 if there is none.
-    fn apply(&self, tile: &Tile, folded: &[f32], base: Option<&[f32]>, sign: f32, out: &mut [f32], scratch: &mut [f32]);
+    fn apply(
+        &self,
+        tile: &Tile,
+        folded: &[f32],
+        base: Option<&[f32]>,
+        sign: f32,
+        out: &mut [f32],
+        scratch: &mut [f32],
+    );
 
     /// Adds to dx, to the gradients of `folded` and of parameters, from the gradient `da` of the attention.
     #[allow(clippy::too_many_arguments)]
@@ -170,7 +178,11 @@ impl Buffers {
         let mask = scheme.by_rows();
         let pick = |wanted: bool| {
             let mut lengths = dims.lengths();
-            lengths.iter_mut().zip(mask).filter(|(_, by_rows)| *by_rows != wanted).for_each(|(len, _)| *len = 0);
+            lengths
+                .iter_mut()
+                .zip(mask)
+                .filter(|(_, by_rows)| *by_rows != wanted)
+                .for_each(|(len, _)| *len = 0);
             lengths
         };
         let tail_len = tail.tile_len(rows.tile);
@@ -246,7 +258,9 @@ pub(crate) fn point_statistics(heads: &Heads, statistics: &mut [f32], workspace:
         let first = rows.chunk_start(sample * rows.chunks);
         for chunk in sample * rows.chunks..(sample + 1) * rows.chunks {
             let (start, end) = (rows.chunk_start(chunk), rows.chunk_start(chunk + 1));
-            for (all, own) in all.chunks_exact_mut(2 * d).zip(chunk_statistics[chunk * len..][..len].chunks_exact(2 * d)) {
+            for (all, own) in
+                all.chunks_exact_mut(2 * d).zip(chunk_statistics[chunk * len..][..len].chunks_exact(2 * d))
+            {
                 merge_column_statistics(all, start - first, own, end - start);
             }
         }
@@ -290,7 +304,9 @@ pub(crate) fn weights<S: Scheme>(heads: &Heads, scheme: &S, out: &mut [f32], wor
     let mut moments = vec![0.0; samples * scheme.moments_len()];
     let folded = take(&mut rest, samples * scheme.folded_len());
     sum_and_fold(heads, scheme, &buffers, &mut moments, folded, rest);
-    for (out, folded) in out.chunks_exact_mut(out.len() / samples).zip(folded.chunks_exact(scheme.folded_len())) {
+    for (out, folded) in
+        out.chunks_exact_mut(out.len() / samples).zip(folded.chunks_exact(scheme.folded_len()))
+    {
         out.copy_from_slice(scheme.weights(folded));
     }
 }
@@ -352,12 +368,19 @@ pub(crate) fn backward<S: Scheme, T: Tail>(
     let row_grads = take(&mut rest, rows.lanes * buffers.row_grads());
     let fold_grads = take(&mut rest, buffers.sample_lanes * buffers.fold_grads());
 
-    par::for_each(rows.samples, equal(folded, folded_len), rest, buffers.share, &|sample, folded, scratch| {
-        scheme.fold(sample, &moments[sample * moments_len..][..moments_len], folded, scratch);
-    });
+    par::for_each(
+        rows.samples,
+        equal(folded, folded_len),
+        rest,
+        buffers.share,
+        &|sample, folded, scratch| {
+            scheme.fold(sample, &moments[sample * moments_len..][..moments_len], folded, scratch);
+        },
+    );
 
     // Points to fold: the tail and `apply`, last step first. Twice where a norm over points stands in between.
-    let passes = if sums_len > 0 && scheme.norm_in_apply() { [true, false].as_slice() } else { [false].as_slice() };
+    let passes =
+        if sums_len > 0 && scheme.norm_in_apply() { [true, false].as_slice() } else { [false].as_slice() };
     for &collect in passes {
         let parts = (
             pieces(dx, |l| rows.row_of_lane(l) * d),
@@ -365,34 +388,42 @@ pub(crate) fn backward<S: Scheme, T: Tail>(
             pieces(chunk_sums, |l| rows.lane_start(l) * sums_len),
             equal(row_grads, buffers.row_grads()),
         );
-        par::for_each(rows.lanes, parts, rest, buffers.share, &|lane, (dx, dfolded, sums, lane_grads), scratch| {
-            let first = rows.row_of_lane(lane);
-            let (tail_scratch, scratch) = scratch.split_at_mut(buffers.tail);
-            lane_grads.fill(0.0);
-            let (tail_grads, lane_grads) = lane_grads.split_at_mut(buffers.tail_grads);
-            let mut grads = Grads::carve(lane_grads, buffers.by_rows);
-            dfolded.fill(0.0);
-            if collect {
-                sums.fill(0.0);
-            }
-            for (i, chunk) in rows.lane(lane).enumerate() {
-                let sample = chunk / rows.chunks;
-                let folded = &folded[sample * folded_len..][..folded_len];
-                let dfolded = &mut dfolded[i * dfolded_len..][..dfolded_len];
-                let own_sums = &mut sums[i * sums_len..][..sums_len];
-                for tile in rows.tiles(chunk) {
-                    let dy = &dy[tile.start * d..tile.end * d];
-                    let dx = &mut dx[(tile.start - first) * d..(tile.end - first) * d];
-                    let tile = heads.tile(sample, tile);
-                    scheme.prepare(&tile, scratch);
-                    let da = tail.backward(&tile, dy, dx, tail_grads, tail_scratch, &mut |base, sign, out| {
-                        scheme.apply(&tile, folded, base, sign, out, scratch)
-                    });
-                    let sums = if collect { NormSums::Collect(own_sums) } else { NormSums::Known(own_sums) };
-                    scheme.apply_backward(&tile, folded, da, sums, dx, dfolded, &mut grads, scratch);
+        par::for_each(
+            rows.lanes,
+            parts,
+            rest,
+            buffers.share,
+            &|lane, (dx, dfolded, sums, lane_grads), scratch| {
+                let first = rows.row_of_lane(lane);
+                let (tail_scratch, scratch) = scratch.split_at_mut(buffers.tail);
+                lane_grads.fill(0.0);
+                let (tail_grads, lane_grads) = lane_grads.split_at_mut(buffers.tail_grads);
+                let mut grads = Grads::carve(lane_grads, buffers.by_rows);
+                dfolded.fill(0.0);
+                if collect {
+                    sums.fill(0.0);
                 }
-            }
-        });
+                for (i, chunk) in rows.lane(lane).enumerate() {
+                    let sample = chunk / rows.chunks;
+                    let folded = &folded[sample * folded_len..][..folded_len];
+                    let dfolded = &mut dfolded[i * dfolded_len..][..dfolded_len];
+                    let own_sums = &mut sums[i * sums_len..][..sums_len];
+                    for tile in rows.tiles(chunk) {
+                        let dy = &dy[tile.start * d..tile.end * d];
+                        let dx = &mut dx[(tile.start - first) * d..(tile.end - first) * d];
+                        let tile = heads.tile(sample, tile);
+                        scheme.prepare(&tile, scratch);
+                        let da =
+                            tail.backward(&tile, dy, dx, tail_grads, tail_scratch, &mut |base, sign, out| {
+                                scheme.apply(&tile, folded, base, sign, out, scratch)
+                            });
+                        let sums =
+                            if collect { NormSums::Collect(own_sums) } else { NormSums::Known(own_sums) };
+                        scheme.apply_backward(&tile, folded, da, sums, dx, dfolded, &mut grads, scratch);
+                    }
+                }
+            },
+        );
         if collect {
             share_sums(rows, chunk_sums, sums_len);
         }
@@ -404,24 +435,30 @@ pub(crate) fn backward<S: Scheme, T: Tail>(
         pieces(dfolded, |l| buffers.samples_of(l).start * rows.chunks * dfolded_len),
         equal(fold_grads, buffers.fold_grads()),
     );
-    par::for_each(buffers.sample_lanes, parts, rest, buffers.share, &|lane, (dmoments, dfolded, grads), scratch| {
-        grads.fill(0.0);
-        let mut grads = Grads::carve(grads, buffers.by_fold);
-        for (i, sample) in buffers.samples_of(lane).enumerate() {
-            let per_sample = &mut dfolded[i * rows.chunks * dfolded_len..][..rows.chunks * dfolded_len];
-            let (total, more) = per_sample.split_at_mut(dfolded_len);
-            more.chunks_exact(dfolded_len).for_each(|more| add(total, more));
-            scheme.fold_backward(
-                sample,
-                &moments[sample * moments_len..][..moments_len],
-                &folded[sample * folded_len..][..folded_len],
-                total,
-                &mut dmoments[i * dmoments_len..][..dmoments_len],
-                &mut grads,
-                scratch,
-            );
-        }
-    });
+    par::for_each(
+        buffers.sample_lanes,
+        parts,
+        rest,
+        buffers.share,
+        &|lane, (dmoments, dfolded, grads), scratch| {
+            grads.fill(0.0);
+            let mut grads = Grads::carve(grads, buffers.by_fold);
+            for (i, sample) in buffers.samples_of(lane).enumerate() {
+                let per_sample = &mut dfolded[i * rows.chunks * dfolded_len..][..rows.chunks * dfolded_len];
+                let (total, more) = per_sample.split_at_mut(dfolded_len);
+                more.chunks_exact(dfolded_len).for_each(|more| add(total, more));
+                scheme.fold_backward(
+                    sample,
+                    &moments[sample * moments_len..][..moments_len],
+                    &folded[sample * folded_len..][..folded_len],
+                    total,
+                    &mut dmoments[i * dmoments_len..][..dmoments_len],
+                    &mut grads,
+                    scratch,
+                );
+            }
+        },
+    );
 
     // Moments to points. Twice where K or its partner is normalised over the points.
     let passes = if sums_len > 0 { [true, false].as_slice() } else { [false].as_slice() };
