@@ -28,6 +28,16 @@ impl Activation {
         }
     }
 
+    /// `z += bias`, row by row, and `out = f(z)`: what a linear layer does after its product, in one sweep.
+    pub(crate) fn forward_biased(self, bias: &[f32], z: &mut [f32], out: &mut [f32]) {
+        match self {
+            Activation::None => map_biased(bias, z, out, |z| z),
+            Activation::Relu => map_biased(bias, z, out, |z| z.max(0.0)),
+            Activation::Silu => map_biased(bias, z, out, |z| z * sigmoid(z)),
+            Activation::Gelu => map_biased(bias, z, out, |z| z * normal_cdf(z)),
+        }
+    }
+
     /// `dz *= f'(z)`, elementwise: turns the gradient of the output into that of the pre-activation.
     pub fn backward(self, z: &[f32], dz: &mut [f32]) {
         assert_eq!(z.len(), dz.len(), "activation: {} values, {} gradients", z.len(), dz.len());
@@ -51,6 +61,19 @@ fn map(z: &[f32], out: &mut [f32], f: impl Fn(f32, f32) -> f32) {
     vectorize!({
         for (z, out) in z.iter().zip(out) {
             *out = f(*z, *out);
+        }
+    });
+}
+
+#[inline(always)]
+fn map_biased(bias: &[f32], z: &mut [f32], out: &mut [f32], f: impl Fn(f32) -> f32) {
+    let width = bias.len().max(1);
+    vectorize!({
+        for (z, out) in z.chunks_exact_mut(width).zip(out.chunks_exact_mut(width)) {
+            for ((z, b), out) in z.iter_mut().zip(bias).zip(out) {
+                *z += b;
+                *out = f(*z);
+            }
         }
     });
 }

@@ -97,7 +97,8 @@ impl EncoderLayer {
 
     /// Values of workspace that either pass needs for `threads` threads.
     pub fn workspace_len(&self, threads: usize) -> usize {
-        self.attention.workspace_len_with(&FeedForwardTail::new(self, &Params::EMPTY), threads)
+        let tail = FeedForwardTail::new(self, &Params::EMPTY);
+        self.attention.workspace_len_with(&tail, threads) + tail.ffn.transposed_len()
     }
 
     /// `out` (B, n, d), and in `saved` what [`backward`](Self::backward) needs.
@@ -127,7 +128,7 @@ impl EncoderLayer {
         grads: Grads,
         workspace: &mut [f32],
     ) {
-        let tail = FeedForwardTail::new(self, params);
+        let mut tail = FeedForwardTail::new(self, params);
         self.check(params, input, saved.len(), workspace.len(), &tail);
         check_len("encoder layer dy", dy.len(), input.x.len(), &self.sizes());
         check_len("encoder layer dx", dx.len(), input.x.len(), &self.sizes());
@@ -145,6 +146,9 @@ impl EncoderLayer {
         for ((name, grad), expected) in NAMES.iter().zip(&own).zip(self.lengths()) {
             check_len(name, grad.len(), expected, &self.sizes());
         }
+        let (transposed, workspace) = workspace.split_at_mut(tail.ffn.transposed_len());
+        tail.ffn.transpose(&tail.ffn_params, transposed);
+        tail.transposed = transposed;
         let attention = &params.attention;
         self.attention.backward_with(
             attention,
@@ -173,7 +177,8 @@ impl EncoderLayer {
 
     fn check(&self, params: &Params, input: Input, saved: usize, workspace: usize, tail: &FeedForwardTail) {
         assert!(self.hidden > 0, "encoder layer: the hidden width is zero: {:?}", self.sizes());
-        self.attention.check(&params.attention, input, saved, workspace, tail);
+        let own = tail.ffn.transposed_len();
+        self.attention.check(&params.attention, input, saved, workspace.saturating_sub(own), tail);
         let found = [
             params.w_1,
             params.b_1,
@@ -223,6 +228,8 @@ struct FeedForwardTail<'a> {
     params: &'a Params<'a>,
     ffn: FeedForward,
     ffn_params: feed_forward::Params<'a>,
+    /// W₁ᵀ and W₂ᵀ, for the backward pass alone.
+    transposed: &'a [f32],
 }
 
 impl<'a> FeedForwardTail<'a> {
@@ -238,7 +245,7 @@ impl<'a> FeedForwardTail<'a> {
             key: layer.attention.key,
         };
         let Params { w_1, b_1, w_2, b_2, .. } = *params;
-        Self { layer, params, ffn, ffn_params: feed_forward::Params { w_1, b_1, w_2, b_2 } }
+        Self { layer, params, ffn, ffn_params: feed_forward::Params { w_1, b_1, w_2, b_2 }, transposed: &[] }
     }
 
     fn sign(&self) -> f32 {
@@ -343,7 +350,7 @@ impl Tail for FeedForwardTail<'_> {
             g.copy_from_slice(dy);
             self.drop_and_run_back(tile, x_1, g, &mut hidden, dx, &mut ffn_grads);
         } else {
-            self.ffn.backward_tile(&self.ffn_params, tile.first, x_1, dy, &mut hidden, dx, &mut ffn_grads);
+            self.ffn.backward_tile(self.transposed, tile.first, x_1, dy, &mut hidden, dx, &mut ffn_grads);
         }
         g.copy_from_slice(dx);
         if layer.minus {
@@ -365,7 +372,7 @@ impl FeedForwardTail<'_> {
         grads: &mut feed_forward::Grads,
     ) {
         self.layer.feed_forward_dropout().apply((tile.first * self.layer.attention.d) as u64, g);
-        self.ffn.backward_tile(&self.ffn_params, tile.first, x_1, g, hidden, dx, grads);
+        self.ffn.backward_tile(self.transposed, tile.first, x_1, g, hidden, dx, grads);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::dims::{check_at_least, check_len};
 use crate::dropout::{Dropout, Key, Site};
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::par::{self, Rows, equal, pieces, sum_lanes};
-use crate::tile::{add_bias, add_column_sums, set_affine};
+use crate::tile::{add_column_sums, set_affine, transpose};
 
 /// Shapes and options of the network.
 #[derive(Clone, Copy, Debug)]
@@ -82,8 +82,7 @@ impl FeedForward {
         let (f, m) = (self.hidden, hidden.z.len() / self.hidden);
         let w_1 = View::new(params.w_1, self.inputs, f);
         gemm(Into::Set, 1.0, View::new(x, m, self.inputs), w_1, ViewMut::new(hidden.z, m, f));
-        add_bias(hidden.z, params.b_1);
-        self.activation.forward(hidden.z, hidden.h);
+        self.activation.forward_biased(params.b_1, hidden.z, hidden.h);
         self.mask().apply((first * f) as u64, hidden.h);
     }
 
@@ -95,9 +94,11 @@ impl FeedForward {
     }
 
     /// Adds to `dx` and to the gradients of the parameters, from `dy` and the hidden layer as [`hidden_tile`](Self::hidden_tile) left it.
+    /// `transposed` is what [`transpose`](Self::transpose) wrote.
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn backward_tile(
         &self,
-        params: &Params,
+        transposed: &[f32],
         first: usize,
         x: &[f32],
         dy: &[f32],
@@ -106,18 +107,30 @@ impl FeedForward {
         grads: &mut Grads,
     ) {
         let (i, f, o, m) = (self.inputs, self.hidden, self.outputs, hidden.h.len() / self.hidden);
+        let (w_1_t, w_2_t) = transposed.split_at(f * i);
         let dy_view = View::new(dy, m, o);
         gemm(Into::Add, 1.0, View::new(hidden.h, m, f).t(), dy_view, ViewMut::new(grads.w_2, f, o));
         add_column_sums(dy, grads.b_2);
 
-        gemm(Into::Set, 1.0, dy_view, View::new(params.w_2, f, o).t(), ViewMut::new(hidden.dh, m, f));
+        gemm(Into::Set, 1.0, dy_view, View::new(w_2_t, o, f), ViewMut::new(hidden.dh, m, f));
         self.mask().apply((first * f) as u64, hidden.dh);
         self.activation.backward(hidden.z, hidden.dh);
 
         let dz = View::new(hidden.dh, m, f);
         gemm(Into::Add, 1.0, View::new(x, m, i).t(), dz, ViewMut::new(grads.w_1, i, f));
         add_column_sums(hidden.dh, grads.b_1);
-        gemm(Into::Add, 1.0, dz, View::new(params.w_1, i, f).t(), ViewMut::new(dx, m, i));
+        gemm(Into::Add, 1.0, dz, View::new(w_1_t, f, i), ViewMut::new(dx, m, i));
+    }
+
+    /// W₁ᵀ and W₂ᵀ into [`transposed_len`](Self::transposed_len) values.
+    pub(crate) fn transpose(&self, params: &Params, transposed: &mut [f32]) {
+        let (w_1_t, w_2_t) = transposed.split_at_mut(self.inputs * self.hidden);
+        transpose(params.w_1, self.inputs, self.hidden, w_1_t);
+        transpose(params.w_2, self.hidden, self.outputs, w_2_t);
+    }
+
+    pub(crate) fn transposed_len(&self) -> usize {
+        self.hidden * (self.inputs + self.outputs)
     }
 
     /// Lengths of the parameters in the order of their fields.
@@ -154,7 +167,7 @@ impl FeedForward {
     /// Values of workspace that either pass needs for `threads` threads.
     pub fn workspace_len(&self, threads: usize) -> usize {
         let partial = self.cut().lanes * self.lengths().iter().sum::<usize>();
-        partial + threads.max(1) * Hidden::len(TILE, self.hidden)
+        self.transposed_len() + partial + threads.max(1) * Hidden::len(TILE, self.hidden)
     }
 
     /// y from x.
@@ -188,7 +201,9 @@ impl FeedForward {
         check_len("feed-forward dx", dx.len(), x.len(), &self.sizes());
         let (rows, i, o, lengths) = (self.cut(), self.inputs, self.outputs, self.lengths());
         let count: usize = lengths.iter().sum();
-        let (partial, scratch) = workspace.split_at_mut(rows.lanes * count);
+        let (transposed, rest) = workspace.split_at_mut(self.transposed_len());
+        self.transpose(params, transposed);
+        let (partial, scratch) = rest.split_at_mut(rows.lanes * count);
         let parts = (pieces(dx, |l| rows.row_of_lane(l) * i), equal(partial, count));
         par::for_each(
             rows.lanes,
@@ -206,7 +221,7 @@ impl FeedForward {
                     let dx = &mut dx[(tile.start - first) * i..][..tile.len() * i];
                     self.hidden_tile(params, tile.start, x, &mut hidden);
                     let dy = &dy[tile.start * o..tile.end * o];
-                    self.backward_tile(params, tile.start, x, dy, &mut hidden, dx, &mut grads);
+                    self.backward_tile(transposed, tile.start, x, dy, &mut hidden, dx, &mut grads);
                 }
             },
         );

@@ -13,17 +13,18 @@ use crate::tile::{add, add_column_dots, add_column_sums, scale_columns};
 
 /// Normalises every group of `width` values in place after adding `bias` (one value per column, or none), and keeps r per group.
 pub(crate) fn normalize_groups(u: &mut [f32], bias: &[f32], width: usize, eps: f32, r: &mut [f32]) {
+    let groups = bias.len().checked_div(width).unwrap_or(0).max(1);
     vectorize!({
-        if !bias.is_empty() {
-            for row in u.chunks_exact_mut(bias.len()) {
+        for (row, r) in u.chunks_exact_mut(groups * width).zip(r.chunks_exact_mut(groups)) {
+            if !bias.is_empty() {
                 row.iter_mut().zip(bias).for_each(|(u, b)| *u += b);
             }
-        }
-        for (group, r) in u.chunks_exact_mut(width).zip(r) {
-            let mean = sum(group) / width as f32;
-            let variance = sum_by(group, |v| (v - mean) * (v - mean)) / width as f32;
-            *r = 1.0 / (variance + eps).sqrt();
-            group.iter_mut().for_each(|v| *v = (*v - mean) * *r);
+            for (group, r) in row.chunks_exact_mut(width).zip(r) {
+                let mean = sum(group) / width as f32;
+                let variance = sum_by(group, |v| (v - mean) * (v - mean)) / width as f32;
+                *r = 1.0 / (variance + eps).sqrt();
+                group.iter_mut().for_each(|v| *v = (*v - mean) * *r);
+            }
         }
     });
 }

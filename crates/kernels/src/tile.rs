@@ -17,23 +17,52 @@ pub(crate) fn set_affine(
     let p = table.len() / width.max(1);
     vectorize!({
         for (r, out) in out.chunks_exact_mut(width).enumerate() {
-            match base {
-                Some(base) => {
-                    for ((o, b), c) in out.iter_mut().zip(&base[r * width..][..width]).zip(constant) {
-                        *o = b + scale * c;
+            let at = |a: usize| scale * coordinates[r * p + a];
+            let base = base.map(|base| &base[r * width..][..width]);
+            // The usual numbers of coordinates in one sweep.
+            match (p, base) {
+                (0, None) => sweep(out, |c| scale * constant[c]),
+                (0, Some(base)) => sweep(out, |c| base[c] + scale * constant[c]),
+                (1, None) => {
+                    let (x, table) = (at(0), &table[..width]);
+                    sweep(out, |c| scale * constant[c] + x * table[c]);
+                }
+                (1, Some(base)) => {
+                    let (x, table) = (at(0), &table[..width]);
+                    sweep(out, |c| base[c] + scale * constant[c] + x * table[c]);
+                }
+                _ => {
+                    sweep(out, |c| base.map_or(0.0, |base| base[c]) + scale * constant[c]);
+                    for a in 0..p {
+                        axpy(at(a), &table[a * width..][..width], out);
                     }
                 }
-                None => {
-                    for (o, c) in out.iter_mut().zip(constant) {
-                        *o = scale * c;
-                    }
-                }
-            }
-            for a in 0..p {
-                axpy(scale * coordinates[r * p + a], &table[a * width..][..width], out);
             }
         }
     });
+}
+
+#[inline(always)]
+fn sweep(out: &mut [f32], f: impl Fn(usize) -> f32) {
+    for (c, o) in out.iter_mut().enumerate() {
+        *o = f(c);
+    }
+}
+
+/// `out` (cols, rows) = the transpose of `a` (rows, cols): products with the transpose of a matrix that many tiles share read it
+/// without packing it each time.
+pub(crate) fn transpose(a: &[f32], rows: usize, cols: usize, out: &mut [f32]) {
+    /// A block of both sides stays in the first-level cache.
+    const SIDE: usize = 32;
+    for r0 in (0..rows).step_by(SIDE) {
+        for c0 in (0..cols).step_by(SIDE) {
+            for r in r0..(r0 + SIDE).min(rows) {
+                for c in c0..(c0 + SIDE).min(cols) {
+                    out[c * rows + r] = a[r * cols + c];
+                }
+            }
+        }
+    }
 }
 
 /// Columns summed at once: their sums stay in registers over all rows.

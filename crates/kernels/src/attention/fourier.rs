@@ -13,9 +13,9 @@
 //!
 //! Layouts, all row-major:
 //! - moments: S (d, d) = K̂ᵀ w x; K (p+1, d) and X (p+1, d), K̂ and x against the coordinates and, last, against 1; coordinates (p+1, p+1)
-//! - folded: E (d, d) = γ_Q G, C (p, d), c (d); G (H·D, d) = N_h W_O,h; N (H·D, D)
+//! - folded: E (d, d) = γ_Q G, C (p, d), c (d); Eᵀ (d, d); G (H·D, d) = N_h W_O,h; N (H·D, D)
 //! - gradient of folded: dE (d, d), dC (p, d), dc (d)
-//! - gradient of moments: dS (d, d); for K̂ and x, the rows (p+1, d) that multiply coordinates and 1
+//! - gradient of moments: dS (d, d) and dSᵀ; for K̂ and x, the rows (p+1, d) that multiply coordinates and 1
 
 use super::heads::{Heads, Side, Tile};
 use super::scheme::{NormSums, Scheme};
@@ -23,7 +23,7 @@ use super::{Grads, blocks};
 use crate::dims::take;
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::simd::{axpy, dot};
-use crate::tile::{add, add_moments, scale_rows, set_affine};
+use crate::tile::{add, add_moments, scale_rows, set_affine, transpose};
 
 pub(crate) struct Fourier<'a>(pub &'a Heads<'a>);
 
@@ -82,7 +82,7 @@ impl Scheme for Fourier<'_> {
 
     fn folded_len(&self) -> usize {
         let (d, _, p, wide, heads) = self.letters();
-        (d + p + 1) * d + heads * wide * (d + wide)
+        (2 * d + p + 1) * d + heads * wide * (d + wide)
     }
 
     fn folded_gradient_len(&self) -> usize {
@@ -92,7 +92,7 @@ impl Scheme for Fourier<'_> {
 
     fn moments_gradient_len(&self) -> usize {
         let (d, _, p, ..) = self.letters();
-        d * d + 2 * (p + 1) * d
+        2 * d * d + 2 * (p + 1) * d
     }
 
     fn tile_len(&self, rows: usize) -> usize {
@@ -107,7 +107,7 @@ impl Scheme for Fourier<'_> {
 
     fn weights<'a>(&self, folded: &'a [f32]) -> &'a [f32] {
         let (d, _, p, wide, heads) = self.letters();
-        &folded[(d + p + 1) * d + heads * wide * d..]
+        &folded[(2 * d + p + 1) * d + heads * wide * d..]
     }
 
     fn by_rows(&self) -> [bool; 12] {
@@ -138,7 +138,8 @@ impl Scheme for Fourier<'_> {
         let (d, e, p, wide, heads) = self.letters();
         let (dims, params, scale) = (&self.0.dims, self.0.params, self.scale());
         let moments = Moments::new(moments, d, p);
-        let [ec, g, n] = blocks(folded, [(d + p + 1) * d, heads * wide * d, heads * wide * wide]);
+        let [ec, e_transposed, g, n] =
+            blocks(folded, [(d + p + 1) * d, d * d, heads * wide * d, heads * wide * wide]);
         let u = &mut scratch[..d * d];
         self.keys_against_x(&moments, u);
         for h in 0..heads {
@@ -187,6 +188,7 @@ impl Scheme for Fourier<'_> {
                 axpy(beta, g, c);
             }
         }
+        transpose(e_matrix, d, d, e_transposed);
     }
 
     /// Q̂, then r.
@@ -223,12 +225,14 @@ impl Scheme for Fourier<'_> {
         grads: &mut Grads,
         mut scratch: &mut [f32],
     ) {
-        let (d, m, heads) = (self.0.dims.d, tile.rows, self.0.dims.heads);
+        let (d, _, p, _, heads) = self.letters();
+        let m = tile.rows;
+        let e_transposed = &folded[(d + p + 1) * d..][..d * d];
         let q = take(&mut scratch, m * d);
         let r = take(&mut scratch, m * heads);
         let dq = take(&mut scratch, m * d);
         let da_view = View::new(da, m, d);
-        gemm(Into::Set, 1.0, da_view, View::new(&folded[..d * d], d, d).t(), ViewMut::new(dq, m, d));
+        gemm(Into::Set, 1.0, da_view, View::new(e_transposed, d, d), ViewMut::new(dq, m, d));
         let sums = match norm_sums {
             NormSums::Collect(sums) => return self.0.add_sums(Side::Q, q, dq, sums),
             NormSums::Known(sums) => sums,
@@ -254,7 +258,7 @@ impl Scheme for Fourier<'_> {
         let (dims, params, scale) = (&self.0.dims, self.0.params, self.scale());
         let moments = Moments::new(moments, d, p);
         let normed = !grads.gamma_k.is_empty();
-        let (g, n) = folded[(d + p + 1) * d..].split_at(heads * wide * d);
+        let (g, n) = folded[(2 * d + p + 1) * d..].split_at(heads * wide * d);
         let (de, rows) = dfolded.split_at(d * d);
         let (dc_rows, dc) = rows.split_at(p * d);
         let [u, du] = [0; 2].map(|_| take(&mut scratch, d * d));
@@ -280,7 +284,7 @@ impl Scheme for Fourier<'_> {
 
         // N = scale·(U W_V + k₁ ⊗ b_V) and its coordinate rows and columns
         self.keys_against_x(&moments, u);
-        let [ds, k_rows, x_rows] = blocks(dmoments, [d * d, (p + 1) * d, (p + 1) * d]);
+        let [ds, ds_transposed, k_rows, x_rows] = blocks(dmoments, [d * d, d * d, (p + 1) * d, (p + 1) * d]);
         k_rows.fill(0.0);
         x_rows.fill(0.0);
         for h in 0..heads {
@@ -334,6 +338,7 @@ impl Scheme for Fourier<'_> {
                 grads.beta_k[i] += dot(du, &moments.x[p * d..]);
             }
         }
+        transpose(ds, d, d, ds_transposed);
     }
 
     fn moments_backward(
@@ -352,11 +357,12 @@ impl Scheme for Fourier<'_> {
         let r = take(&mut scratch, m * heads);
         self.0.normalized(Side::K, tile, k, r);
         let (ds, rest) = dmoments.split_at(d * d);
+        let (ds_transposed, rest) = rest.split_at(d * d);
         let (k_rows, x_rows) = rest.split_at((p + 1) * d);
-        let ds = View::new(ds, d, d);
+        let [ds, ds_transposed] = [ds, ds_transposed].map(|m| View::new(m, d, d));
         // dK̂ = w (x dSᵀ + coordinates · rows + row)
         set_affine(dk, None, 1.0, &k_rows[p * d..], tile.coordinates, &k_rows[..p * d]);
-        gemm(Into::Add, 1.0, View::new(tile.x, m, d), ds.t(), ViewMut::new(dk, m, d));
+        gemm(Into::Add, 1.0, View::new(tile.x, m, d), ds_transposed, ViewMut::new(dk, m, d));
         if let Some(w) = tile.weights {
             scale_rows(dk, w);
         }

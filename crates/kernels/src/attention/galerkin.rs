@@ -13,9 +13,9 @@
 //!
 //! Layouts, all row-major:
 //! - moments: S (d, e) = K̂_hᵀ w V̂_h, heads stacked; K (p+1, d) and V (p+1, d), the last row against 1; coordinates (p+1, p+1)
-//! - folded: E (d, d), C (p, d), c (d); G (H·D, d) = M_h W_O,h; M (H·D, D) after dropout
+//! - folded: E (d, d), C (p, d), c (d); Eᵀ (d, d); G (H·D, d) = M_h W_O,h; M (H·D, D) after dropout
 //! - gradient of folded: dE (d, d), dC (p, d), dc (d)
-//! - gradient of moments: T (d, e) = γ_K γ_V dM scaled; for K̂ and V̂, the rows (p+1, d) that multiply coordinates and 1
+//! - gradient of moments: T (d, e) = γ_K γ_V dM scaled, and T_hᵀ (d, e); for K̂ and V̂, the rows (p+1, d) that multiply coordinates and 1
 
 use super::heads::{Heads, Side, Tile};
 use super::scheme::{NormSums, Scheme};
@@ -23,7 +23,7 @@ use super::{Grads, blocks};
 use crate::dims::take;
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::simd::axpy;
-use crate::tile::{add_moments, scale_rows, set_affine};
+use crate::tile::{add_moments, scale_rows, set_affine, transpose};
 
 pub(crate) struct Galerkin<'a>(pub &'a Heads<'a>);
 
@@ -52,7 +52,7 @@ impl Scheme for Galerkin<'_> {
 
     fn folded_len(&self) -> usize {
         let (d, _, p, wide, heads) = self.letters();
-        (d + p + 1) * d + heads * wide * (d + wide)
+        (2 * d + p + 1) * d + heads * wide * (d + wide)
     }
 
     fn folded_gradient_len(&self) -> usize {
@@ -62,7 +62,7 @@ impl Scheme for Galerkin<'_> {
 
     fn moments_gradient_len(&self) -> usize {
         let (d, e, p, ..) = self.letters();
-        d * e + 2 * (p + 1) * d
+        2 * d * e + 2 * (p + 1) * d
     }
 
     fn tile_len(&self, rows: usize) -> usize {
@@ -77,7 +77,7 @@ impl Scheme for Galerkin<'_> {
 
     fn weights<'a>(&self, folded: &'a [f32]) -> &'a [f32] {
         let (d, _, p, wide, heads) = self.letters();
-        &folded[(d + p + 1) * d + heads * wide * d..]
+        &folded[(2 * d + p + 1) * d + heads * wide * d..]
     }
 
     fn by_rows(&self) -> [bool; 12] {
@@ -109,7 +109,8 @@ impl Scheme for Galerkin<'_> {
     fn fold(&self, sample: usize, moments: &[f32], folded: &mut [f32], _: &mut [f32]) {
         let (d, e, p, wide, heads) = self.letters();
         let (dims, params) = (&self.0.dims, self.0.params);
-        let [ec, g, m] = blocks(folded, [(d + p + 1) * d, heads * wide * d, heads * wide * wide]);
+        let [ec, e_transposed, g, m] =
+            blocks(folded, [(d + p + 1) * d, d * d, heads * wide * d, heads * wide * wide]);
         for h in 0..heads {
             let m = &mut m[h * wide * wide..][..wide * wide];
             self.key_value_product(h, moments, m);
@@ -133,6 +134,7 @@ impl Scheme for Galerkin<'_> {
                 axpy(params.b_q[h * e + i], &g[(p + i) * d..][..d], c);
             }
         }
+        transpose(e_matrix, d, d, e_transposed);
     }
 
     fn prepare(&self, _: &Tile, _: &mut [f32]) {}
@@ -164,12 +166,14 @@ impl Scheme for Galerkin<'_> {
         _: &mut Grads,
         _: &mut [f32],
     ) {
-        let (d, m) = (self.0.dims.d, tile.rows);
+        let (d, _, p, ..) = self.letters();
+        let m = tile.rows;
         let (de, rows) = dfolded.split_at_mut(d * d);
+        let e_transposed = &folded[(d + p + 1) * d..][..d * d];
         let (x, da_view) = (View::new(tile.x, m, d), View::new(da, m, d));
         gemm(Into::Add, 1.0, x.t(), da_view, ViewMut::new(de, d, d));
         add_moments(da, tile.coordinates, None, rows, d);
-        gemm(Into::Add, 1.0, da_view, View::new(&folded[..d * d], d, d).t(), ViewMut::new(dx, m, d));
+        gemm(Into::Add, 1.0, da_view, View::new(e_transposed, d, d), ViewMut::new(dx, m, d));
     }
 
     fn fold_backward(
@@ -184,7 +188,7 @@ impl Scheme for Galerkin<'_> {
     ) {
         let (d, e, p, wide, heads) = self.letters();
         let (dims, params) = (&self.0.dims, self.0.params);
-        let (g, m) = folded[(d + p + 1) * d..].split_at(heads * wide * d);
+        let (g, m) = folded[(2 * d + p + 1) * d..].split_at(heads * wide * d);
         let (de, rows) = dfolded.split_at(d * d);
         let (dc_rows, dc) = rows.split_at(p * d);
         let dg = take(&mut scratch, heads * wide * d);
@@ -209,6 +213,10 @@ impl Scheme for Galerkin<'_> {
             dims.weights_dropout().apply(((sample * heads + h) * wide * wide) as u64, dm);
             self.key_value_product_backward(h, moments, dm, dmoments, grads);
         }
+        let (t, rest) = dmoments.split_at_mut(d * e);
+        for (t, t_transposed) in t.chunks_exact(e * e).zip(rest.chunks_exact_mut(e * e)) {
+            transpose(t, e, e, t_transposed);
+        }
     }
 
     fn moments_backward(
@@ -225,18 +233,19 @@ impl Scheme for Galerkin<'_> {
         let [k, v, rk, rv] = self.keys_and_values(tile, &mut scratch);
         let [dk, dv] = [0; 2].map(|_| take(&mut scratch, tile.rows * d));
         let (t, rest) = dmoments.split_at(d * e);
+        let (t_transposed, rest) = rest.split_at(d * e);
         let (k_rows, v_rows) = rest.split_at((p + 1) * d);
         // dK̂ = w (V̂ Tᵀ + coordinates · rows + row), dV̂ = w (K̂ T + …)
         set_affine(dk, None, 1.0, &k_rows[p * d..], tile.coordinates, &k_rows[..p * d]);
         set_affine(dv, None, 1.0, &v_rows[p * d..], tile.coordinates, &v_rows[..p * d]);
         for h in 0..heads {
-            let t = View::new(&t[h * e * e..], e, e);
+            let [t, t_transposed] = [t, t_transposed].map(|t| View::new(&t[h * e * e..], e, e));
             let columns = |u| View::strided(u, tile.rows, e, d);
             gemm(
                 Into::Add,
                 1.0,
                 columns(&v[h * e..]),
-                t.t(),
+                t_transposed,
                 ViewMut::strided(&mut dk[h * e..], tile.rows, e, d),
             );
             gemm(
@@ -314,7 +323,7 @@ impl Galerkin<'_> {
         let (s, rest) = moments.split_at(d * e);
         let (sk, rest) = rest.split_at((p + 1) * d);
         let (sv, coordinates) = rest.split_at((p + 1) * d);
-        let [t, k_rows, v_rows] = blocks(dmoments, [d * e, (p + 1) * d, (p + 1) * d]);
+        let [t, _, k_rows, v_rows] = blocks(dmoments, [d * e, d * e, (p + 1) * d, (p + 1) * d]);
         let measure = self.0.measure();
         let (f, normed) = (h * e, !grads.gamma_k.is_empty());
         let one = coordinates[p * (p + 1) + p];

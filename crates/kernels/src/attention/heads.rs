@@ -37,6 +37,8 @@ pub(crate) struct Heads<'a> {
     pub input: Input<'a>,
     /// `[mean | r]` (2d) of K, then of its partner, per sample; empty unless the norm is over the points.
     pub statistics: &'a [f32],
+    /// W_Qᵀ, W_Kᵀ, W_Vᵀ, for the backward pass alone.
+    pub transposed: &'a [f32],
 }
 
 impl<'a> Heads<'a> {
@@ -218,11 +220,12 @@ impl<'a> Heads<'a> {
         dw: &mut [f32],
         db: &mut [f32],
     ) {
-        let (d, m, (w, _)) = (self.dims.d, tile.rows, self.weights(side));
+        let (d, m) = (self.dims.d, tile.rows);
+        let w_t = &self.transposed[side as usize * d * d..][..d * d];
         let g_view = View::new(g, m, d);
         gemm(Into::Add, 1.0, View::new(tile.x, m, d).t(), g_view, ViewMut::new(dw, d, d));
         add_column_sums(g, db);
-        gemm(Into::Add, 1.0, g_view, View::new(w, d, d).t(), ViewMut::new(dx, m, d));
+        gemm(Into::Add, 1.0, g_view, View::new(w_t, d, d), ViewMut::new(dx, m, d));
     }
 
     fn statistics_of(&self, sample: usize, slot: usize) -> &[f32] {

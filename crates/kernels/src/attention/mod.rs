@@ -14,6 +14,7 @@ use crate::dims::{check_at_least, check_len, mismatch};
 use crate::dropout::{Dropout, Key, Site};
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::par::Rows;
+use crate::tile::{add, transpose};
 use fourier::Fourier;
 use galerkin::Galerkin;
 use heads::Heads;
@@ -232,7 +233,7 @@ impl Attention {
             }
             return;
         }
-        crate::tile::add(grads.b_o, dc);
+        add(grads.b_o, dc);
         for h in 0..heads {
             let m = View::new(&m[h * wide * wide..], wide, wide);
             let w_o = View::new(&params.w_o[h * wide * d..], wide, d);
@@ -277,7 +278,13 @@ impl Attention {
     }
 
     fn saved_len_unchecked(&self) -> usize {
-        let heads = Heads { dims: *self, params: &Params::EMPTY, input: Input::EMPTY, statistics: &[] };
+        let heads = Heads {
+            dims: *self,
+            params: &Params::EMPTY,
+            input: Input::EMPTY,
+            statistics: &[],
+            transposed: &[],
+        };
         self.statistics_len()
             + match self.route() {
                 Route::Galerkin => self.batch * Galerkin(&heads).moments_len(),
@@ -294,13 +301,20 @@ impl Attention {
     }
 
     pub(crate) fn workspace_len_with<T: Tail>(&self, tail: &T, threads: usize) -> usize {
-        let heads = Heads { dims: *self, params: &Params::EMPTY, input: Input::EMPTY, statistics: &[] };
-        match self.route() {
+        let heads = Heads {
+            dims: *self,
+            params: &Params::EMPTY,
+            input: Input::EMPTY,
+            statistics: &[],
+            transposed: &[],
+        };
+        let own = match self.route() {
             Route::Galerkin => scheme_workspace(&heads, &Galerkin(&heads), tail, threads),
             Route::Fourier => scheme_workspace(&heads, &Fourier(&heads), tail, threads),
             Route::Linear => scheme_workspace(&heads, &Linear(&heads), tail, threads),
             Route::Quadratic => Quadratic::new(&heads).workspace_len(tail, threads),
-        }
+        };
+        own + 3 * self.d * self.d
     }
 
     /// The way a layer of this kind is computed.
@@ -360,10 +374,10 @@ impl Attention {
         }
         let (statistics, saved) = self.split_saved_mut(saved);
         if !statistics.is_empty() {
-            let heads = Heads { dims: *self, params, input, statistics: &[] };
+            let heads = Heads { dims: *self, params, input, statistics: &[], transposed: &[] };
             scheme::point_statistics(&heads, statistics, workspace);
         }
-        let heads = Heads { dims: *self, params, input, statistics };
+        let heads = Heads { dims: *self, params, input, statistics, transposed: &[] };
         match self.route() {
             Route::Galerkin => scheme::forward(&heads, &Galerkin(&heads), tail, out, saved, workspace),
             Route::Fourier => scheme::forward(&heads, &Fourier(&heads), tail, out, saved, workspace),
@@ -391,7 +405,13 @@ impl Attention {
             return;
         }
         let (statistics, saved) = saved.split_at(self.statistics_len());
-        let heads = Heads { dims: *self, params, input, statistics };
+        let (transposed, workspace) = workspace.split_at_mut(3 * self.d * self.d);
+        for (w, out) in
+            [params.w_q, params.w_k, params.w_v].iter().zip(transposed.chunks_exact_mut(self.d * self.d))
+        {
+            transpose(w, self.d, self.d, out);
+        }
+        let heads = Heads { dims: *self, params, input, statistics, transposed };
         match self.route() {
             Route::Galerkin => {
                 scheme::backward(&heads, &Galerkin(&heads), tail, saved, dy, dx, grads, tail_grads, workspace)
@@ -419,15 +439,15 @@ impl Attention {
             // Sums over no points.
             return out.fill(0.0);
         }
-        let empty = Heads { dims: *self, params, input, statistics: &[] };
+        let empty = Heads { dims: *self, params, input, statistics: &[], transposed: &[] };
         let (threads, own) = (crate::par::threads(), self.workspace_len_with(&Bare, crate::par::threads()));
         let workspace = &mut vec![0.0; Quadratic::new(&empty).weights_len(threads).max(own)];
         let mut statistics = vec![0.0; self.statistics_len()];
         if !statistics.is_empty() {
-            let heads = Heads { dims: *self, params, input, statistics: &[] };
+            let heads = Heads { dims: *self, params, input, statistics: &[], transposed: &[] };
             scheme::point_statistics(&heads, &mut statistics, workspace);
         }
-        let heads = Heads { dims: *self, params, input, statistics: &statistics };
+        let heads = Heads { dims: *self, params, input, statistics: &statistics, transposed: &[] };
         match self.kind {
             Kind::Galerkin => scheme::weights(&heads, &Galerkin(&heads), out, workspace),
             Kind::Linear => scheme::weights(&heads, &Linear(&heads), out, workspace),
