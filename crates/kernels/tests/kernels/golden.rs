@@ -5,6 +5,10 @@
 //! unknown kind, hyper-parameter or value panics with the file's name.
 
 mod layers;
+#[cfg(any())]
+mod scaler;
+#[cfg(any())]
+mod spectral;
 
 use galerkin_kernels::activation::Activation;
 use serde_json::{Map, Value};
@@ -22,6 +26,27 @@ fn attention() {
 #[test]
 fn encoder_layer() {
     walk("encoder_layer", &[("encoder_layer", layers::encoder)]);
+}
+
+#[cfg(any())]
+#[test]
+fn spectral() {
+    walk("spectral", &[("spectral_conv1d", spectral::conv1d), ("spectral_conv2d", spectral::conv2d)]);
+}
+
+#[cfg(any())]
+#[test]
+fn scaler() {
+    walk(
+        "scaler",
+        &[
+            ("down_scaler", scaler::down),
+            ("up_scaler", scaler::up),
+            ("interp2d_encoder", scaler::interp_encoder),
+            ("interp2d_upsample", scaler::interp_upsample),
+            ("scaler_sizes", scaler::sizes),
+        ],
+    );
 }
 
 type Check = fn(&Case);
