@@ -58,8 +58,7 @@ pub fn forward_encoder(layer: &EncoderLayer, list: &[Vec<f32>], given: &Given) -
 /// The attention weights (B, H, side, side) alone.
 pub fn run_attention_weights(layer: &Attention, list: &[Vec<f32>], given: &Given) -> Vec<f32> {
     let mut weights = unwritten(layer.batch * layer.heads * layer.weights_side() * layer.weights_side());
-    let mut workspace = unwritten(layer.workspace_len(par::threads()));
-    layer.weights(&attention_params(list), given.input(), &mut weights, &mut workspace);
+    layer.weights(&attention_params(list), given.input(), &mut weights);
     weights
 }
 
