@@ -396,15 +396,15 @@ fn check(case: &Case, hyper: &Hyper, axes: Axes, build: impl Fn(&mut Graph, Node
     let dy = axes.to_last(case.values("in.cotangent"), y.channels, y.n);
 
     let exact = graph.run_reference(&widen_all(&list), widen(&x));
-    let exact = axes.from_last(&exact, y.channels, y.n);
+    let exact = axes.restore(&exact, y.channels, y.n);
     case.check_loss(&exact);
     case.check_all(Who::Reference, "out.", BTreeMap::from([("out.y".to_string(), exact)]));
 
     let values = graph.forward(&list, x);
-    let ours = axes.from_last(values.last().unwrap(), y.channels, y.n);
+    let ours = axes.restore(values.last().unwrap(), y.channels, y.n);
     case.check_all(Who::Kernel, "out.", BTreeMap::from([("out.y".to_string(), ours)]));
     let (grads, dx) = graph.backward(&list, &values, dy);
-    let dx = axes.from_last(&dx, channels, n);
+    let dx = axes.restore(&dx, channels, n);
     case.check_all(Who::Kernel, "g.", gradients(&graph.layout, &grads, dx));
 }
 
@@ -423,7 +423,7 @@ impl Axes {
         }
     }
 
-    fn from_last<T: Copy>(self, values: &[T], channels: usize, n: usize) -> Vec<T> {
+    fn restore<T: Copy>(self, values: &[T], channels: usize, n: usize) -> Vec<T> {
         match self {
             Axes::ChannelsLast => values.to_vec(),
             Axes::ChannelsFirst => swapped(values, n * n, channels),
