@@ -1,10 +1,14 @@
 //! placeholder
 pub mod activation;
 pub mod attention;
-pub mod dims;
+mod dims;
 pub mod dropout;
 pub mod encoder;
+pub mod feed_forward;
 pub mod gemm;
+pub mod linear;
+pub mod norm;
 pub mod par;
 pub mod reference;
 pub mod simd;
+mod tile;
