@@ -8,6 +8,7 @@ use crate::layers::widen_all;
 use crate::support::widen;
 use galerkin_kernels::activation::Activation;
 use galerkin_kernels::conv3x3::{Conv3x3, Grads, Params};
+use galerkin_kernels::par;
 use galerkin_kernels::reference;
 use galerkin_kernels::resize::Resize;
 use std::collections::BTreeMap;
@@ -289,13 +290,14 @@ impl Graph {
                 Step::Convolve { x, w, conv } => {
                     let mut y = unwritten(conv.y_len());
                     let params = Params { w: &list[*w], b: &[] };
-                    conv.forward(&values[*x], params, &mut y, &mut unwritten(conv.workspace_len()));
+                    let mut workspace = unwritten(conv.forward_workspace_len(par::threads()));
+                    conv.forward(&values[*x], params, &mut y, &mut workspace);
                     y
                 }
                 Step::Resize { x, n, m, channels, activation } => {
                     let resize = Resize::new([*n; 2], [*m; 2], *channels, *activation);
                     let mut y = unwritten(resize.y_len(self.batch));
-                    let mut workspace = unwritten(resize.workspace_len());
+                    let mut workspace = unwritten(resize.forward_workspace_len(par::threads()));
                     resize.forward(self.batch, &values[*x], &mut y, &mut workspace);
                     y
                 }
@@ -329,14 +331,14 @@ impl Graph {
                 Step::Convolve { x, w, conv } => {
                     let (mut dx, params) = (unwritten(conv.x_len()), Params { w: &list[*w], b: &[] });
                     let grads = Grads { w: &mut grads[*w], b: &mut [] };
-                    let mut workspace = unwritten(conv.backward_workspace_len());
+                    let mut workspace = unwritten(conv.workspace_len(par::threads()));
                     conv.backward(&values[*x], params, &dy, Some(&mut dx), grads, &mut workspace);
                     accumulate(&mut flows[*x], dx);
                 }
                 Step::Resize { x, n, m, channels, activation } => {
                     let resize = Resize::new([*n; 2], [*m; 2], *channels, *activation);
                     let mut dx = unwritten(resize.x_len(self.batch));
-                    let mut workspace = unwritten(resize.backward_workspace_len(self.batch));
+                    let mut workspace = unwritten(resize.workspace_len(self.batch, par::threads()));
                     resize.backward(self.batch, &values[*x], &dy, &mut dx, &mut workspace);
                     accumulate(&mut flows[*x], dx);
                 }
