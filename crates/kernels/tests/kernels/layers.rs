@@ -138,6 +138,47 @@ pub fn check_gradients(
     }
 }
 
+/// The same for large layers, where a reference run is dear: of every parameter and of x only the derivative along one
+/// random direction v. The roundings of the entries of the gradient add up like a random walk, to √entries of them.
+#[track_caller]
+pub fn check_directions(
+    what: &str,
+    (list, grads): (&[Vec<f32>], &[Vec<f32>]),
+    (given, dx): (&Given, &[f32]),
+    dy: &[f32],
+    y: impl Fn(&[Vec<f64>], &Given<f64>) -> Vec<f64>,
+    roundings: f64,
+) {
+    const STEP: f64 = 1e-5;
+    let (at, given) = (widen_all(list), given.widen());
+    let loss = |y: Vec<f64>| y.iter().zip(dy).map(|(y, dy)| y * *dy as f64).sum::<f64>();
+    let check = |name: &str, gradient: &[f32], scale: f64, f: &dyn Fn(f64, &[f64]) -> f64| {
+        let v = widen(&values(7, gradient.len()));
+        let want = (f(STEP, &v) - f(-STEP, &v)) / (2.0 * STEP);
+        let found: f64 = gradient.iter().zip(&v).map(|(g, v)| *g as f64 * v).sum();
+        let allowed = roundings * f32::EPSILON as f64 * scale * (gradient.len() as f64).sqrt();
+        let error = (found - want).abs();
+        assert!(
+            error <= allowed,
+            "{what}: {name}: found {found}, expected {want}; off by {error:.2e}, allowed {allowed:.2e}"
+        );
+    };
+    let largest = |gradient: &[f32]| gradient.iter().fold(0.0f64, |m, g| m.max(g.abs() as f64));
+    let moved = |from: &[f64], step: f64, v: &[f64]| from.iter().zip(v).map(|(x, v)| x + step * v).collect();
+    check("x", dx, largest(dx), &|step, v| {
+        loss(y(&at, &Given { x: moved(&given.x, step, v), ..given.clone() }))
+    });
+    for slot in (0..list.len()).filter(|slot| !list[*slot].is_empty()) {
+        // As above, a bias is measured against its weight.
+        let scale = largest(&grads[slot]).max(largest(&grads[slot & !1]));
+        check(NAMES[slot], &grads[slot], scale, &|step, v| {
+            let mut list = at.clone();
+            list[slot] = moved(&at[slot], step, v);
+            loss(y(&list, &given))
+        });
+    }
+}
+
 /// Runs `f`, which has to panic, and returns the message.
 #[track_caller]
 pub fn panic_message(what: &str, f: impl FnOnce() + std::panic::UnwindSafe) -> String {

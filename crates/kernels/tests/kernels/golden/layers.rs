@@ -2,7 +2,6 @@
 
 use super::{Case, Hyper, Layout, Who, gradients, load, plain, transposed};
 use crate::layers::{Given, attention_params, encoder_params, widen_all};
-#[cfg(any())]
 use crate::run::{run_attention, run_encoder};
 use crate::support::widen;
 use galerkin_kernels::activation::Activation;
@@ -24,12 +23,9 @@ pub fn attention(case: &Case) {
     case.check_loss(&exact.y);
     case.check_all(Who::Reference, "out.", outputs(exact.y, exact.weights));
 
-    #[cfg(any())]
-    {
-        let run = run_attention(&layer, &list, &given, case.values("in.cotangent"));
-        case.check_all(Who::Kernel, "out.", outputs(run.y, run.weights));
-        case.check_all(Who::Kernel, "g.", gradients(&layout, &run.grads, run.dx));
-    }
+    let run = run_attention(&layer, &list, &given, case.values("in.cotangent"));
+    case.check_all(Who::Kernel, "out.", outputs(run.y, run.weights));
+    case.check_all(Who::Kernel, "g.", gradients(&layout, &run.grads, run.dx));
 }
 
 pub fn encoder(case: &Case) {
@@ -75,12 +71,9 @@ pub fn encoder(case: &Case) {
     case.check_loss(&y);
     case.check_all(Who::Reference, "out.", outputs(y, weights));
 
-    #[cfg(any())]
-    {
-        let run = run_encoder(&layer, &list, &given, case.values("in.cotangent"));
-        case.check_all(Who::Kernel, "out.", outputs(run.y, run.weights));
-        case.check_all(Who::Kernel, "g.", gradients(&layout, &run.grads, run.dx));
-    }
+    let run = run_encoder(&layer, &list, &given, case.values("in.cotangent"));
+    case.check_all(Who::Kernel, "out.", outputs(run.y, run.weights));
+    case.check_all(Who::Kernel, "g.", gradients(&layout, &run.grads, run.dx));
 }
 
 /// Causal linear attention exists as a reference function only; its gradients are central differences.
