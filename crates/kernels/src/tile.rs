@@ -17,36 +17,36 @@ pub(crate) fn set_affine(
     let p = table.len() / width.max(1);
     vectorize!({
         for (r, out) in out.chunks_exact_mut(width).enumerate() {
-            let at = |a: usize| scale * coordinates[r * p + a];
-            let base = base.map(|base| &base[r * width..][..width]);
-            // The usual numbers of coordinates in one sweep.
-            match (p, base) {
-                (0, None) => sweep(out, |c| scale * constant[c]),
-                (0, Some(base)) => sweep(out, |c| base[c] + scale * constant[c]),
-                (1, None) => {
-                    let (x, table) = (at(0), &table[..width]);
-                    sweep(out, |c| scale * constant[c] + x * table[c]);
+            let x = &coordinates[r * p..][..p];
+            // The usual numbers of coordinates in one sweep; zipped, because an index would be checked.
+            match (base.map(|base| &base[r * width..][..width]), x) {
+                (None, []) => {
+                    out.iter_mut().zip(constant).for_each(|(o, c)| *o = scale * c);
                 }
-                (1, Some(base)) => {
-                    let (x, table) = (at(0), &table[..width]);
-                    sweep(out, |c| base[c] + scale * constant[c] + x * table[c]);
+                (Some(base), []) => {
+                    out.iter_mut().zip(base).zip(constant).for_each(|((o, b), c)| *o = b + scale * c);
                 }
-                _ => {
-                    sweep(out, |c| base.map_or(0.0, |base| base[c]) + scale * constant[c]);
-                    for a in 0..p {
-                        axpy(at(a), &table[a * width..][..width], out);
+                (None, &[x]) => {
+                    out.iter_mut().zip(constant).zip(table).for_each(|((o, c), t)| *o = scale * (c + x * t));
+                }
+                (Some(base), &[x]) => {
+                    let terms = base.iter().zip(constant).zip(table);
+                    out.iter_mut().zip(terms).for_each(|(o, ((b, c), t))| *o = b + scale * (c + x * t));
+                }
+                (base, x) => {
+                    match base {
+                        None => out.iter_mut().zip(constant).for_each(|(o, c)| *o = scale * c),
+                        Some(base) => {
+                            out.iter_mut().zip(base).zip(constant).for_each(|((o, b), c)| *o = b + scale * c)
+                        }
+                    }
+                    for (x, table) in x.iter().zip(table.chunks_exact(width)) {
+                        axpy(scale * x, table, out);
                     }
                 }
             }
         }
     });
-}
-
-#[inline(always)]
-fn sweep(out: &mut [f32], f: impl Fn(usize) -> f32) {
-    for (c, o) in out.iter_mut().enumerate() {
-        *o = f(c);
-    }
 }
 
 /// `out` (cols, rows) = the transpose of `a` (rows, cols): products with the transpose of a matrix that many tiles share read it

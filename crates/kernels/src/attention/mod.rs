@@ -169,7 +169,7 @@ impl Attention {
 
 /// Rows of a tile for width d: a handful of tiles and the weights stay in a second-level cache of one megabyte.
 fn tile_rows(d: usize) -> usize {
-    (24_576 / d.max(1)).clamp(16, 256)
+    (36864 / d.max(1)).clamp(16, 512)
 }
 
 impl Attention {
