@@ -1,3 +1,5 @@
 //! Every kernel against its f64 reference, every backward against central differences of that reference, golden cases, threads.
 
+mod adam;
+mod resample;
 mod support;
