@@ -6,14 +6,16 @@
 //!
 //! B samples of n1 × n2 pixels with c = `inputs` and o = `outputs` channels; s is the kernel's row, t its column.
 //!
-//! **One image row is one matrix product.** A *band* lays the three image rows around row i side by side, pixel by
-//! pixel: band[j, s] = x[i + s − 1, j − 1], shaped (n2 + 2, 3, c), zero outside the image. The nine taps of pixel j
-//! are then the 9c neighbouring values from band[j] on, so the n2 pixels are the rows of an n2 × 9c matrix with row stride 3c
-//! that overlap in memory: three copies of x instead of the nine of an explicit patch matrix, and a band stays in
-//! cache. The weights it multiplies are ordered (t, s, c, o).
+//! **A tile of image rows is three matrix products.** A tile is copied into a *frame*: its r rows and the one above and
+//! below, each with a pixel of zeros at both ends, n2 + 2 = `wide` pixels in all. The three taps (s, 0..3) of a pixel are then
+//! 3c neighbouring values, so the windows of kernel row s are a matrix with 3c columns and a row stride of c, overlapping in
+//! memory, and z = Σ_s windows_s W[s]: nothing is copied nine times, and the weights are used as they are stored. At the end of
+//! each row, two windows reach into the next one; these 2/wide of the products are computed and thrown away, which
+//! costs less than one product per image row would in packing the weights anew.
 //!
-//! The gradients use the same bands: dW = bandᵀ dz, and dx is the convolution of dz with W turned by 180° and transposed.
-//! Nothing is saved between forward and backward; with an activation or dropout the backward computes z again.
+//! The gradients use the same frames: dW[s] = windows_sᵀ dz, with zeros in dz for the two false windows, and dx is the
+//! convolution of dz with W turned by 180° and transposed. Nothing is saved between forward and backward; with an activation
+//! or dropout the backward computes z again.
 
 use std::ops::Range;
 
@@ -21,7 +23,7 @@ use crate::activation::Activation;
 use crate::dims::{check_at_least, check_len, take};
 use crate::dropout::Dropout;
 use crate::gemm::{Into, View, ViewMut, gemm};
-use crate::par::{self, equal, pieces};
+use crate::par::{self, Rows, equal, pieces};
 use crate::simd::vectorize;
 
 /// Shapes and options of a convolution.
@@ -66,12 +68,12 @@ pub struct Grads<'a> {
 impl Conv3x3 {
     /// Values of x.
     pub fn x_len(&self) -> usize {
-        self.rows() * self.n2 * self.inputs
+        self.batch * self.n1 * self.n2 * self.inputs
     }
 
     /// Values of y.
     pub fn y_len(&self) -> usize {
-        self.rows() * self.n2 * self.outputs
+        self.batch * self.n1 * self.n2 * self.outputs
     }
 
     /// Values of the weights.
@@ -84,10 +86,9 @@ impl Conv3x3 {
         if self.bias { self.outputs } else { 0 }
     }
 
-    /// Values of the workspace of [`forward`](Self::forward), for all threads of the current pool; one share less
-    /// for every thread fewer also works.
+    /// Values of the workspace of [`forward`](Self::forward), for all threads of the current pool.
     pub fn workspace_len(&self) -> usize {
-        self.w_len() + par::threads() * self.share()
+        par::threads() * self.share()
     }
 
     /// y = act(drop(conv(x))).
@@ -95,26 +96,15 @@ impl Conv3x3 {
         self.check("conv3x3 x", x.len(), self.x_len());
         self.check("conv3x3 y", y.len(), self.y_len());
         self.check_params(["conv3x3 w", "conv3x3 b"], params.w.len(), params.b.len());
-        check_at_least("conv3x3 workspace", workspace.len(), self.w_len() + self.share(), &self.sizes());
-        let (w, scratch) = workspace.split_at_mut(self.w_len());
-        order_taps(params.w, w);
-        let params = Params { w, ..params };
-        par::for_each(
-            self.rows(),
-            equal(y, self.n2 * self.outputs),
-            scratch,
-            self.share(),
-            &|row, y, scratch| {
-                let (band, z) = self.band_and_z(scratch);
-                self.fill_band(x, self.inputs, row, band);
-                if self.activation == Activation::None {
-                    self.pre_activation(band, params, row, y);
-                } else {
-                    self.pre_activation(band, params, row, z);
-                    self.activation.forward(z, y);
-                }
-            },
-        );
+        check_at_least("conv3x3 workspace", workspace.len(), self.share(), &self.sizes());
+        self.each_tile(y, self.outputs, workspace, &|tile, y, mut scratch| {
+            let frame = self.frame(x, self.inputs, &tile, &mut scratch);
+            let z = take(&mut scratch, tile.len() * self.wide() * self.outputs);
+            self.pre_activation(frame, params, &tile, z);
+            for (z, y) in self.rows(z, self.outputs).zip(y.chunks_exact_mut(self.row_len(self.outputs))) {
+                self.activation.forward(z, y);
+            }
+        });
     }
 
     /// Values of the workspace of [`backward`](Self::backward), for all threads of the current pool.
@@ -139,46 +129,34 @@ impl Conv3x3 {
         let needed = self.backward_shared_len() + self.share();
         check_at_least("conv3x3 backward workspace", workspace.len(), needed, &self.sizes());
 
-        let mut rest = workspace;
-        let w = take(&mut rest, self.w_len());
-        let dw = take(&mut rest, self.lanes() * self.w_len());
-        let db = take(&mut rest, self.lanes() * self.b_len());
+        let (mut rest, lanes) = (workspace, self.tiles().lanes);
+        let dw = take(&mut rest, lanes * self.w_len());
+        let db = take(&mut rest, lanes * self.b_len());
         let dz = take(&mut rest, self.dz_len());
+        let turned = take(&mut rest, self.w_len());
 
-        // 1. dz = dy·act'(z)·mask, and the lanes' sums of dW and db, while the band of x is at hand.
-        order_taps(params.w, w);
-        self.backward_lanes(x, Params { w, ..params }, dy, dz, dw, db, rest);
-        par::sum_lanes(dw, self.lanes(), grads.w);
-        swap_taps(grads.w);
-        par::sum_lanes(db, self.lanes(), grads.b);
+        // 1. dz = dy·act'(z)·mask, and the lanes' sums of dW and db while the frame of x is at hand.
+        self.backward_lanes(x, params, dy, dz, dw, db, rest);
+        par::sum_lanes(dw, lanes, grads.w);
+        par::sum_lanes(db, lanes, grads.b);
 
         // 2. dx = conv(dz) with the turned weights: c and o change places.
         let Some(dx) = dx else { return };
         self.check("conv3x3 dx", dx.len(), self.x_len());
         let dz: &[f32] = if self.saves_dz() { dz } else { dy };
-        turn_taps(params.w, self.inputs, self.outputs, w);
-        let (w, band_len) = (&*w, self.band_len(self.outputs));
-        par::for_each(
-            self.rows(),
-            equal(dx, self.n2 * self.inputs),
-            rest,
-            self.share(),
-            &|row, dx, scratch| {
-                let band = &mut scratch[..band_len];
-                self.fill_band(dz, self.outputs, row, band);
-                let w = View::new(w, 9 * self.outputs, self.inputs);
-                gemm(
-                    Into::Set,
-                    1.0,
-                    self.taps(band, self.outputs),
-                    w,
-                    ViewMut::new(dx, self.n2, self.inputs),
-                );
-            },
-        );
+        turn(params.w, self.inputs, self.outputs, turned);
+        let turned = Params { w: turned, b: &[] };
+        self.each_tile(dx, self.inputs, rest, &|tile, dx, mut scratch| {
+            let frame = self.frame(dz, self.outputs, &tile, &mut scratch);
+            let sum = take(&mut scratch, tile.len() * self.wide() * self.inputs);
+            self.correlate(frame, [self.outputs, self.inputs], turned, tile.len(), sum);
+            for (sum, dx) in self.rows(sum, self.inputs).zip(dx.chunks_exact_mut(self.row_len(self.inputs))) {
+                dx.copy_from_slice(sum);
+            }
+        });
     }
 
-    /// Step 1 of the backward: every lane sums its image rows in order, into memory of its own.
+    /// Step 1 of the backward: every lane sums its tiles in order, into memory of its own.
     fn backward_lanes(
         &self,
         x: &[f32],
@@ -189,90 +167,163 @@ impl Conv3x3 {
         db: &mut [f32],
         scratch: &mut [f32],
     ) {
-        let (c, o) = (self.inputs, self.outputs);
+        let (tiles, o) = (self.tiles(), self.outputs);
         let row_len = self.n2 * o;
-        let dz = pieces(dz, |lane| if self.saves_dz() { self.lane(lane).start * row_len } else { 0 });
+        let dz_len = dz.len();
+        let dz = pieces(dz, |lane| (tiles.row_of_lane(lane) * row_len).min(dz_len));
         let parts = (dz, equal(dw, self.w_len()), equal(db, self.b_len()));
-        par::for_each(self.lanes(), parts, scratch, self.share(), &|lane, (dz, dw, db), scratch| {
-            let (band, z) = self.band_and_z(scratch);
+        par::for_each(tiles.lanes, parts, scratch, self.share(), &|lane, (mut dz, dw, db), scratch| {
             dw.fill(0.0);
             db.fill(0.0);
-            let rows = self.lane(lane);
-            for row in rows.clone() {
-                let dy = &dy[row * row_len..][..row_len];
-                self.fill_band(x, c, row, band);
-                let dz = if self.saves_dz() {
-                    let dz = &mut dz[(row - rows.start) * row_len..][..row_len];
-                    self.pre_activation(band, params, row, z);
-                    dz.copy_from_slice(dy);
-                    self.activation.backward(z, dz);
-                    self.drop(row, dz);
-                    dz
+            for tile in tiles.lane(lane).flat_map(|chunk| tiles.tiles(chunk)) {
+                let mut scratch = &mut *scratch;
+                let frame = self.frame(x, self.inputs, &tile, &mut scratch);
+                let framed_dz = take(&mut scratch, tile.len() * self.wide() * o);
+                if self.saves_dz() {
+                    let z = take(&mut scratch, framed_dz.len());
+                    self.pre_activation(frame, params, &tile, z);
+                    let dz = take(&mut dz, tile.len() * row_len);
+                    self.through_activation(z, &tile, dy, dz);
+                    self.frame_gradient(dz, framed_dz);
                 } else {
-                    dy
-                };
-                let taps = self.taps(band, c).t();
-                gemm(Into::Add, 1.0, taps, View::new(dz, self.n2, o), ViewMut::new(dw, 9 * c, o));
+                    self.frame_gradient(&dy[tile.start * row_len..tile.end * row_len], framed_dz);
+                }
+                self.add_outer(frame, framed_dz, tile.len(), dw);
                 if self.bias {
-                    add_rows(dz, db);
+                    add_rows(framed_dz, db);
                 }
             }
         });
     }
 
-    /// z = drop(band W + bias), the n2 pixels of one image row. Weights in the order of the band.
-    fn pre_activation(&self, band: &[f32], params: Params, row: usize, z: &mut [f32]) {
-        let (c, o) = (self.inputs, self.outputs);
-        if self.bias {
-            z.chunks_exact_mut(o.max(1)).for_each(|z| z.copy_from_slice(params.b));
-        }
-        let into = if self.bias { Into::Add } else { Into::Set };
-        gemm(into, 1.0, self.taps(band, c), View::new(params.w, 9 * c, o), ViewMut::new(z, self.n2, o));
-        self.drop(row, z);
-    }
-
-    /// Multiplies one image row of o channels by its dropout mask.
-    fn drop(&self, row: usize, values: &mut [f32]) {
-        if let Some(dropout) = self.dropout {
-            dropout.apply((row * self.n2 * self.outputs) as u64, values);
+    /// z = drop(conv(x)) of a tile, rows `wide` pixels apart.
+    fn pre_activation(&self, frame: &[f32], params: Params, tile: &Range<usize>, z: &mut [f32]) {
+        self.correlate(frame, [self.inputs, self.outputs], params, tile.len(), z);
+        let Some(dropout) = self.dropout else { return };
+        let row_len = self.n2 * self.outputs;
+        for (line, row) in z.chunks_exact_mut((self.wide() * self.outputs).max(1)).zip(tile.clone()) {
+            dropout.apply((row * row_len) as u64, &mut line[..row_len]);
         }
     }
 
-    /// band[j, s] = x[i + s − 1, j − 1] of the image that `row` belongs to, zero outside of it.
-    fn fill_band(&self, x: &[f32], channels: usize, row: usize, band: &mut [f32]) {
-        let (i, c) = (row % self.n1, channels);
-        let row_len = self.n2 * c;
-        band[..3 * c].fill(0.0);
-        band[(self.n2 + 1) * 3 * c..].fill(0.0);
-        let body = &mut band[3 * c..][..3 * row_len];
+    /// z = Σ_s windows_s W[s] + bias for the windows of r image rows, from `c` to `o` channels.
+    fn correlate(&self, frame: &[f32], [c, o]: [usize; 2], params: Params, r: usize, z: &mut [f32]) {
+        let m = self.windows(r);
+        if !params.b.is_empty() {
+            z.chunks_exact_mut(o).for_each(|z| z.copy_from_slice(params.b));
+        }
         for s in 0..3 {
-            let inside = (1..=self.n1).contains(&(i + s));
-            let from = if inside { &x[(row + s - 1) * row_len..][..row_len] } else { &[] };
-            spread(from, c, s, body);
+            let into = if s == 0 && params.b.is_empty() { Into::Set } else { Into::Add };
+            let windows = View::strided(&frame[s * self.wide() * c..], m, 3 * c, c);
+            let w = View::new(&params.w[3 * s * c * o..][..3 * c * o], 3 * c, o);
+            gemm(into, 1.0, windows, w, ViewMut::new(z, m, o));
         }
     }
 
-    /// The nine taps of every pixel: n2 × 9c, rows overlapping.
-    fn taps<'a>(&self, band: &'a [f32], channels: usize) -> View<'a> {
-        View::strided(band, self.n2, 9 * channels, 3 * channels)
+    /// dW[s] += windows_sᵀ dz, summing over the windows of r image rows.
+    fn add_outer(&self, frame: &[f32], dz: &[f32], r: usize, dw: &mut [f32]) {
+        let (c, o, m) = (self.inputs, self.outputs, self.windows(r));
+        for s in 0..3 {
+            let windows = View::strided(&frame[s * self.wide() * c..], m, 3 * c, c);
+            let dw = ViewMut::new(&mut dw[3 * s * c * o..][..3 * c * o], 3 * c, o);
+            gemm(Into::Add, 1.0, windows.t(), View::new(dz, m, o), dw);
+        }
     }
 
-    /// Image rows of all samples: the items of work.
-    fn rows(&self) -> usize {
-        self.batch * self.n1
+    /// Copies a tile of an image into a frame cut off the scratch: (r + 2, wide, channels), zero outside the image.
+    fn frame<'a>(
+        &self,
+        x: &[f32],
+        channels: usize,
+        tile: &Range<usize>,
+        scratch: &mut &'a mut [f32],
+    ) -> &'a [f32] {
+        let (row_len, c) = (self.n2 * channels, channels);
+        let frame = take(scratch, (tile.len() + 2) * self.wide() * c);
+        let top = tile.start % self.n1;
+        for (k, line) in frame.chunks_exact_mut((self.wide() * c).max(1)).enumerate() {
+            // Line k holds row top + k − 1 of its image.
+            if (1..=self.n1).contains(&(top + k)) {
+                line[..c].fill(0.0);
+                line[c..c + row_len].copy_from_slice(&x[(tile.start + k - 1) * row_len..][..row_len]);
+                line[c + row_len..].fill(0.0);
+            } else {
+                line.fill(0.0);
+            }
+        }
+        frame
     }
 
-    /// Partial sums of dW. A lane is worth enough pixels that writing and reading its 9·c·o values is lost in the products that
-    /// make them; the number of lanes, a function of sizes alone, bounds the threads of step 1 of the backward.
-    fn lanes(&self) -> usize {
-        const LANE_PIXELS: usize = 1536;
+    /// dz = dy·act'(z)·mask for the rows of a tile; those of z lie `wide` pixels apart.
+    fn through_activation(&self, z: &[f32], tile: &Range<usize>, dy: &[f32], dz: &mut [f32]) {
+        let row_len = self.n2 * self.outputs;
+        dz.copy_from_slice(&dy[tile.start * row_len..tile.end * row_len]);
+        for (z, dz) in self.rows(z, self.outputs).zip(dz.chunks_exact_mut(row_len.max(1))) {
+            self.activation.backward(z, dz);
+        }
+        if let Some(dropout) = self.dropout {
+            dropout.apply((tile.start * row_len) as u64, dz);
+        }
+    }
+
+    /// The gradient of a tile with rows `wide` pixels apart, and zeros for the two false windows between them.
+    fn frame_gradient(&self, dz: &[f32], framed: &mut [f32]) {
+        let row_len = self.n2 * self.outputs;
+        let lines = framed.chunks_exact_mut((self.wide() * self.outputs).max(1));
+        for (line, dz) in lines.zip(dz.chunks_exact(row_len.max(1))) {
+            line[..row_len].copy_from_slice(dz);
+            line[row_len..].fill(0.0);
+        }
+    }
+
+    /// Calls `work(tile, its rows of `out`, scratch)` for every tile.
+    fn each_tile<W>(&self, out: &mut [f32], channels: usize, scratch: &mut [f32], work: &W)
+    where
+        W: Fn(Range<usize>, &mut [f32], &mut [f32]) + Sync,
+    {
+        let (tiles, row_len) = (self.tiles(), self.n2 * channels);
+        let out = pieces(out, |chunk| tiles.chunk_start(chunk) * row_len);
+        par::for_each(tiles.samples * tiles.chunks, out, scratch, self.share(), &|chunk, out, scratch| {
+            tiles.tiles(chunk).for_each(|tile| work(tile, &mut *out, &mut *scratch));
+        });
+    }
+
+    /// Image rows of all samples cut into tiles, which are chunks of one tile each, and lanes of partial sums of dW.
+    fn tiles(&self) -> Rows {
+        /// Windows per tile: enough to pay for packing the weights, few enough that frame, z and dz stay in L2 (at 128
+        /// channels about 160 kB each).
+        const TILE: usize = 320;
+        /// A lane is worth so many pixels that writing and reading its 9·c·o sums is lost in the products that make them.
+        const LANE: usize = 2048;
         const MOST_LANES: usize = 32;
-        (self.rows() * self.n2 / LANE_PIXELS).clamp(1, MOST_LANES)
+        // Rows without pixels are no rows.
+        let (samples, n) = (self.batch, if self.n2 == 0 { 0 } else { self.n1 });
+        let tile = (TILE / self.wide()).max(1);
+        let chunks = n.div_ceil(tile).max(1);
+        // A power of two is shared evenly by the usual numbers of threads.
+        let lanes = (samples * n * self.n2).div_ceil(LANE).next_power_of_two().min(MOST_LANES);
+        Rows { samples, n, tile, chunks, lanes: lanes.min((samples * chunks).max(1)) }
     }
 
-    /// The image rows of a lane.
-    fn lane(&self, lane: usize) -> Range<usize> {
-        self.rows() * lane / self.lanes()..self.rows() * (lane + 1) / self.lanes()
+    /// Pixels of a row of a frame.
+    fn wide(&self) -> usize {
+        self.n2 + 2
+    }
+
+    /// Windows of r image rows, the false ones between them included.
+    fn windows(&self, r: usize) -> usize {
+        r * self.wide() - 2
+    }
+
+    /// The true rows of values that lie `wide` pixels apart.
+    fn rows<'a>(&self, framed: &'a [f32], channels: usize) -> impl Iterator<Item = &'a [f32]> + use<'a> {
+        let row_len = self.n2 * channels;
+        framed.chunks_exact((self.wide() * channels).max(1)).map(move |line| &line[..row_len])
+    }
+
+    /// Values of an image row; at least one, to cut slices with.
+    fn row_len(&self, channels: usize) -> usize {
+        (self.n2 * channels).max(1)
     }
 
     /// Whether dz differs from dy and is kept in the workspace.
@@ -284,23 +335,13 @@ impl Conv3x3 {
         if self.saves_dz() { self.y_len() } else { 0 }
     }
 
-    fn band_len(&self, channels: usize) -> usize {
-        (self.n2 + 2) * 3 * channels
-    }
-
-    /// Scratch of one thread: the wider of the two bands, and a row of z.
+    /// Scratch of one thread: a frame, and z and dz of a tile; the gradient's frame and dx take no more.
     fn share(&self) -> usize {
-        self.band_len(self.inputs.max(self.outputs)) + self.n2 * self.outputs
-    }
-
-    /// The band of x and the row of z in one thread's scratch.
-    fn band_and_z<'a>(&self, scratch: &'a mut [f32]) -> (&'a mut [f32], &'a mut [f32]) {
-        let (band, rest) = scratch.split_at_mut(self.band_len(self.inputs));
-        (band, &mut rest[..self.n2 * self.outputs])
+        (3 * self.tiles().tile + 2) * self.wide() * self.inputs.max(self.outputs)
     }
 
     fn backward_shared_len(&self) -> usize {
-        self.w_len() + self.lanes() * (self.w_len() + self.b_len()) + self.dz_len()
+        self.w_len() + self.tiles().lanes * (self.w_len() + self.b_len()) + self.dz_len()
     }
 
     #[track_caller]
@@ -352,40 +393,13 @@ fn check_layouts(torch: usize, ours: usize, inputs: usize, outputs: usize) {
     check_len("conv3x3 weights", ours, len, &sizes);
 }
 
-/// Weights in the order of a band: (s, t, c, o) becomes (t, s, c, o).
-fn order_taps(w: &[f32], ordered: &mut [f32]) {
-    ordered.copy_from_slice(w);
-    swap_taps(ordered);
-}
-
-/// Exchanges kernel rows and columns in place.
-fn swap_taps(w: &mut [f32]) {
-    let tap = w.len() / 9;
-    for (s, t) in [(0, 1), (0, 2), (1, 2)] {
-        let (head, tail) = w.split_at_mut((3 * t + s) * tap);
-        head[(3 * s + t) * tap..][..tap].swap_with_slice(&mut tail[..tap]);
-    }
-}
-
-/// The weights of dx in the order of a band: turned[t, s, o, c] = w[2 − s, 2 − t, c, o].
-fn turn_taps(w: &[f32], inputs: usize, outputs: usize, turned: &mut [f32]) {
-    let tap = inputs * outputs;
-    for (s, t) in (0..9).map(|k| (k / 3, k % 3)) {
-        let from = &w[(3 * (2 - s) + (2 - t)) * tap..][..tap];
-        let to = &mut turned[(3 * t + s) * tap..][..tap];
-        for (q, to) in to.chunks_exact_mut(inputs.max(1)).enumerate() {
+/// The weights of dx: turned[s, t, o, c] = w[2 − s, 2 − t, c, o].
+fn turn(w: &[f32], inputs: usize, outputs: usize, turned: &mut [f32]) {
+    let tap = (inputs * outputs).max(1);
+    for (from, to) in w.chunks_exact(tap).rev().zip(turned.chunks_exact_mut(tap)) {
+        for (q, to) in to.chunks_exact_mut(inputs).enumerate() {
             to.iter_mut().enumerate().for_each(|(c, to)| *to = from[c * outputs + q]);
         }
-    }
-}
-
-/// Copies an image row into place s of every pixel of a band; an empty row stands for zeros.
-fn spread(from: &[f32], c: usize, s: usize, body: &mut [f32]) {
-    let pixels = body.chunks_exact_mut(3 * c.max(1));
-    if from.is_empty() {
-        pixels.for_each(|to| to[s * c..(s + 1) * c].fill(0.0));
-    } else {
-        pixels.zip(from.chunks_exact(c)).for_each(|(to, from)| to[s * c..(s + 1) * c].copy_from_slice(from));
     }
 }
 
