@@ -101,9 +101,7 @@ impl Conv3x3 {
             let frame = self.frame(x, self.inputs, &tile, &mut scratch);
             let z = take(&mut scratch, tile.len() * self.wide() * self.outputs);
             self.pre_activation(frame, params, &tile, z);
-            for (z, y) in self.rows(z, self.outputs).zip(y.chunks_exact_mut(self.row_len(self.outputs))) {
-                self.activation.forward(z, y);
-            }
+            self.unframe(z, self.outputs, self.activation, y);
         });
     }
 
@@ -150,9 +148,7 @@ impl Conv3x3 {
             let frame = self.frame(dz, self.outputs, &tile, &mut scratch);
             let sum = take(&mut scratch, tile.len() * self.wide() * self.inputs);
             self.correlate(frame, [self.outputs, self.inputs], turned, tile.len(), sum);
-            for (sum, dx) in self.rows(sum, self.inputs).zip(dx.chunks_exact_mut(self.row_len(self.inputs))) {
-                dx.copy_from_slice(sum);
-            }
+            self.unframe(sum, self.inputs, Activation::None, dx);
         });
     }
 
@@ -254,6 +250,13 @@ impl Conv3x3 {
         frame
     }
 
+    /// out = act(framed) without the false windows.
+    fn unframe(&self, framed: &[f32], channels: usize, activation: Activation, out: &mut [f32]) {
+        for (from, to) in self.rows(framed, channels).zip(out.chunks_exact_mut((self.n2 * channels).max(1))) {
+            activation.forward(from, to);
+        }
+    }
+
     /// dz = dy·act'(z)·mask for the rows of a tile; those of z lie `wide` pixels apart.
     fn through_activation(&self, z: &[f32], tile: &Range<usize>, dy: &[f32], dz: &mut [f32]) {
         let row_len = self.n2 * self.outputs;
@@ -298,7 +301,7 @@ impl Conv3x3 {
         const MOST_LANES: usize = 32;
         // Rows without pixels are no rows.
         let (samples, n) = (self.batch, if self.n2 == 0 { 0 } else { self.n1 });
-        let tile = (TILE / self.wide()).max(1);
+        let tile = (TILE / self.wide()).min(n).max(1);
         let chunks = n.div_ceil(tile).max(1);
         // A power of two is shared evenly by the usual numbers of threads.
         let lanes = (samples * n * self.n2).div_ceil(LANE).next_power_of_two().min(MOST_LANES);
@@ -319,11 +322,6 @@ impl Conv3x3 {
     fn rows<'a>(&self, framed: &'a [f32], channels: usize) -> impl Iterator<Item = &'a [f32]> + use<'a> {
         let row_len = self.n2 * channels;
         framed.chunks_exact((self.wide() * channels).max(1)).map(move |line| &line[..row_len])
-    }
-
-    /// Values of an image row; at least one, to cut slices with.
-    fn row_len(&self, channels: usize) -> usize {
-        (self.n2 * channels).max(1)
     }
 
     /// Whether dz differs from dy and is kept in the workspace.

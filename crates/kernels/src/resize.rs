@@ -277,12 +277,15 @@ impl Tap {
 
 /// out = Σ weight·row, in the order given; zero for no rows.
 #[inline(always)]
-fn combine<'a>(mut rows: impl Iterator<Item = (f32, &'a [f32])>, out: &mut [f32]) {
-    match rows.next() {
-        None => out.fill(0.0),
-        Some((w, first)) => out.iter_mut().zip(first).for_each(|(out, v)| *out = w * v),
-    }
-    for (w, row) in rows {
-        axpy(w, row, out);
+fn combine<'a>(rows: impl Iterator<Item = (f32, &'a [f32])> + Clone, out: &mut [f32]) {
+    /// Values summed before going on: they stay in L1 however long the rows are.
+    const BLOCK: usize = 1024;
+    for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+        let mut rows = rows.clone().map(|(w, row)| (w, &row[i * BLOCK..]));
+        match rows.next() {
+            None => out.fill(0.0),
+            Some((w, first)) => out.iter_mut().zip(first).for_each(|(out, v)| *out = w * v),
+        }
+        rows.for_each(|(w, row)| axpy(w, row, out));
     }
 }
