@@ -61,6 +61,7 @@ impl Adam {
     /// If the norm is infinite or NaN it is returned and nothing is changed, neither parameters nor state, so that
     /// the caller can stop with a good model in hand.
     pub fn step(&self, step: Step, slots: &mut [Slot]) -> f64 {
+        assert!(step.t > 0, "adam: steps are counted from 1, found t = 0");
         for (i, slot) in slots.iter().enumerate() {
             let (len, sizes) = (slot.param.len(), [("slot", i), ("param", slot.param.len())]);
             check_len("adam grad", slot.grad.len(), len, &sizes);

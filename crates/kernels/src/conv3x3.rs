@@ -9,11 +9,11 @@
 //! **A tile of image rows is three matrix products.** A tile is copied into a *frame*: its r rows and the one above and
 //! below, each with a pixel of zeros at both ends, n2 + 2 = `wide` pixels in all. The three taps (s, 0..3) of a pixel are then
 //! 3c neighbouring values, so the windows of kernel row s are a matrix with 3c columns and a row stride of c, overlapping in
-//! memory, and z = Σ_s windows_s W[s]: nothing is copied nine times, and the weights are used as they are stored. At the end of
+//! memory, and z = Σ_s windows_s W_s: nothing is copied nine times, and the weights are used as they are stored. At the end of
 //! each row, two windows reach into the next one; these 2/wide of the products are computed and thrown away, which
 //! costs less than one product per image row would in packing the weights anew.
 //!
-//! The gradients use the same frames: dW[s] = windows_sᵀ dz, with zeros in dz for the two false windows, and dx is the
+//! The gradients use the same frames: dW_s = windows_sᵀ dz, with zeros in dz for the two false windows, and dx is the
 //! convolution of dz with W turned by 180° and transposed. Nothing is saved between forward and backward; with an activation
 //! or dropout the backward computes z again.
 

@@ -43,7 +43,7 @@ fn widen_all(arrays: &[Vec<f32>]) -> Vec<Vec<f64>> {
     arrays.iter().map(|a| widen(a)).collect()
 }
 
-/// The first step from zero state moves every parameter by lr·g/(|g| + ε√…), that is by lr towards −sign(g).
+/// From zero state m/(1 − β₁) = g and √v/√(1 − β₂) = |g|, so the first step moves p by −lr·g/(|g| + ε).
 #[test]
 fn the_first_step_is_the_one_computed_by_hand() {
     let (mut param, grad, mut m, mut v) =
@@ -55,7 +55,7 @@ fn the_first_step_is_the_one_computed_by_hand() {
     assert_eq!(adam.step(step, &mut slots), 5.0);
     assert_close("m", &m, &[0.375, -0.5, 0.0], 4.0);
     assert_close("v", &v, &[0.09, 0.16, 0.0], 8.0);
-    // m/(1 − β₁) = g and √v/√(1 − β₂) = |g|; decay multiplies p by 1 − 0.25.
+    // Decay multiplies p by 1 − lr·decay = 0.75.
     let want = [0.75 - 0.5 * 1.5 / 2.5, -1.5 + 0.5 * 2.0 / 3.0, 2.25];
     assert_close("p", &param, &want, 8.0);
 }
@@ -144,4 +144,10 @@ fn a_wrong_length_names_the_slot() {
     let mut state = State::new(&[5, 3]);
     state.0[1][1].pop();
     state.step(&PLAIN, Step { lr: 0.1, beta1: 0.9, t: 1 }, &arrays(1, &[5, 3]));
+}
+
+#[test]
+#[should_panic(expected = "counted from 1")]
+fn step_zero_is_refused() {
+    PLAIN.step(Step { lr: 0.1, beta1: 0.9, t: 0 }, &mut []);
 }

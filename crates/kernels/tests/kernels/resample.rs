@@ -56,7 +56,9 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 #[test]
 fn convolution_matches_the_reference_at_all_sizes() {
+    // The last four are cut into several tiles per image, of unequal heights or of single rows.
     let grids = [(1, 1), (1, 2), (2, 1), (2, 2), (3, 5), (1, 17), (16, 16), (7, 31), (13, 1)];
+    let grids = grids.into_iter().chain([(23, 37), (130, 2), (3, 331), (64, 8)]);
     let channels = [(1, 1), (1, 16), (3, 42), (16, 3), (42, 42), (5, 1)];
     for (n1, n2) in grids {
         for (inputs, outputs) in channels {
@@ -89,7 +91,9 @@ fn convolution_at_the_networks_width_matches_the_reference() {
 
 #[test]
 fn convolution_gradients_match_central_differences() {
-    for (n1, n2, inputs, outputs) in [(1, 1, 3, 2), (2, 1, 1, 5), (1, 2, 4, 3), (5, 7, 3, 4), (8, 4, 1, 16)] {
+    let small = [(1, 1, 3, 2), (2, 1, 1, 5), (1, 2, 4, 3), (5, 7, 3, 4), (8, 4, 1, 16)];
+    // Several tiles in one lane, and several lanes.
+    for (n1, n2, inputs, outputs) in small.into_iter().chain([(23, 37, 2, 3), (41, 59, 3, 2)]) {
         let plain = conv(2, n1, n2, inputs, outputs);
         let shapes = ACTIVATIONS.map(|activation| with_everything(plain, activation));
         for shape in shapes.into_iter().chain([plain, Conv3x3 { bias: true, ..plain }]) {
