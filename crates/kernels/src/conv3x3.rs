@@ -86,9 +86,14 @@ impl Conv3x3 {
         if self.bias { self.outputs } else { 0 }
     }
 
-    /// Values of the workspace of [`forward`](Self::forward), for all threads of the current pool.
-    pub fn workspace_len(&self) -> usize {
-        par::threads() * self.share()
+    /// Values of workspace that [`forward`](Self::forward) needs for `threads` threads.
+    pub fn forward_workspace_len(&self, threads: usize) -> usize {
+        threads.max(1) * self.share()
+    }
+
+    /// Values of workspace that either pass needs for `threads` threads.
+    pub fn workspace_len(&self, threads: usize) -> usize {
+        self.backward_shared_len() + threads.max(1) * self.share()
     }
 
     /// y = act(drop(conv(x))).
@@ -96,18 +101,13 @@ impl Conv3x3 {
         self.check("conv3x3 x", x.len(), self.x_len());
         self.check("conv3x3 y", y.len(), self.y_len());
         self.check_params(["conv3x3 w", "conv3x3 b"], params.w.len(), params.b.len());
-        check_at_least("conv3x3 workspace", workspace.len(), self.share(), &self.sizes());
+        check_at_least("conv3x3 workspace", workspace.len(), self.forward_workspace_len(1), &self.sizes());
         self.each_tile(y, self.outputs, workspace, &|tile, y, mut scratch| {
             let frame = self.frame(x, self.inputs, &tile, &mut scratch);
             let z = take(&mut scratch, tile.len() * self.wide() * self.outputs);
             self.pre_activation(frame, params, &tile, z);
             self.unframe(z, self.outputs, self.activation, y);
         });
-    }
-
-    /// Values of the workspace of [`backward`](Self::backward), for all threads of the current pool.
-    pub fn backward_workspace_len(&self) -> usize {
-        self.backward_shared_len() + par::threads() * self.share()
     }
 
     /// The gradients of Σ dy·y: dx (if wanted; the first layer of a network needs none), dW and db.
@@ -124,19 +124,17 @@ impl Conv3x3 {
         self.check("conv3x3 dy", dy.len(), self.y_len());
         self.check_params(["conv3x3 w", "conv3x3 b"], params.w.len(), params.b.len());
         self.check_params(["conv3x3 dw", "conv3x3 db"], grads.w.len(), grads.b.len());
-        let needed = self.backward_shared_len() + self.share();
-        check_at_least("conv3x3 backward workspace", workspace.len(), needed, &self.sizes());
+        check_at_least("conv3x3 workspace", workspace.len(), self.workspace_len(1), &self.sizes());
 
         let (mut rest, lanes) = (workspace, self.tiles().lanes);
-        let dw = take(&mut rest, lanes * self.w_len());
-        let db = take(&mut rest, lanes * self.b_len());
+        let partial = take(&mut rest, lanes * self.lane_len());
         let dz = take(&mut rest, self.dz_len());
         let turned = take(&mut rest, self.w_len());
 
         // 1. dz = dy·act'(z)·mask, and the lanes' sums of dW and db while the frame of x is at hand.
-        self.backward_lanes(x, params, dy, dz, dw, db, rest);
-        par::sum_lanes(dw, lanes, grads.w);
-        par::sum_lanes(db, lanes, grads.b);
+        self.backward_lanes(x, params, dy, dz, partial, rest);
+        par::sum_lanes(partial, lanes, 0, grads.w);
+        par::sum_lanes(partial, lanes, self.w_len(), grads.b);
 
         // 2. dx = conv(dz) with the turned weights: c and o change places.
         let Some(dx) = dx else { return };
@@ -159,18 +157,17 @@ impl Conv3x3 {
         params: Params,
         dy: &[f32],
         dz: &mut [f32],
-        dw: &mut [f32],
-        db: &mut [f32],
+        partial: &mut [f32],
         scratch: &mut [f32],
     ) {
         let (tiles, o) = (self.tiles(), self.outputs);
         let row_len = self.n2 * o;
         let dz_len = dz.len();
         let dz = pieces(dz, |lane| (tiles.row_of_lane(lane) * row_len).min(dz_len));
-        let parts = (dz, equal(dw, self.w_len()), equal(db, self.b_len()));
-        par::for_each(tiles.lanes, parts, scratch, self.share(), &|lane, (mut dz, dw, db), scratch| {
-            dw.fill(0.0);
-            db.fill(0.0);
+        let parts = (dz, equal(partial, self.lane_len()));
+        par::for_each(tiles.lanes, parts, scratch, self.share(), &|lane, (mut dz, partial), scratch| {
+            partial.fill(0.0);
+            let (dw, db) = partial.split_at_mut(self.w_len());
             for tile in tiles.lane(lane).flat_map(|chunk| tiles.tiles(chunk)) {
                 let mut scratch = &mut *scratch;
                 let frame = self.frame(x, self.inputs, &tile, &mut scratch);
@@ -329,6 +326,11 @@ impl Conv3x3 {
         self.activation != Activation::None || self.dropout.is_some_and(|d| d.active())
     }
 
+    /// Partial sums of a lane: dW, then db.
+    fn lane_len(&self) -> usize {
+        self.w_len() + self.b_len()
+    }
+
     fn dz_len(&self) -> usize {
         if self.saves_dz() { self.y_len() } else { 0 }
     }
@@ -339,7 +341,7 @@ impl Conv3x3 {
     }
 
     fn backward_shared_len(&self) -> usize {
-        self.w_len() + self.tiles().lanes * (self.w_len() + self.b_len()) + self.dz_len()
+        self.w_len() + self.tiles().lanes * self.lane_len() + self.dz_len()
     }
 
     #[track_caller]

@@ -6,8 +6,12 @@
 //! ```
 
 use crate::activation::Activation;
-use crate::attention::{self, Attention};
+use crate::attention::{self, Apply, Attention, Input, Tail, Tile};
+use crate::dims::{check_len, take};
 use crate::dropout::{Dropout, Site};
+use crate::feed_forward::{self, FeedForward, Hidden};
+use crate::norm::{normalize_groups, normalize_groups_backward};
+use crate::tile::{add, add_column_dots, add_column_sums, scale_columns, set_affine, set_scaled};
 
 /// Shapes and options of an encoder layer.
 #[derive(Clone, Copy, Debug)]
@@ -83,4 +87,249 @@ impl EncoderLayer {
     pub fn feed_forward_dropout(&self) -> Dropout {
         Dropout { rate: self.residual_dropout, key: self.attention.key, site: Site::FeedForward }
     }
+}
+
+impl EncoderLayer {
+    /// Values kept from the forward for the backward pass; see [`Attention::saved_len`].
+    pub fn saved_len(&self) -> usize {
+        self.attention.saved_len()
+    }
+
+    /// Values of workspace that either pass needs for `threads` threads.
+    pub fn workspace_len(&self, threads: usize) -> usize {
+        self.attention.workspace_len_with(&FeedForwardTail::new(self, &Params::EMPTY), threads)
+    }
+
+    /// `out` (B, n, d), and in `saved` what [`backward`](Self::backward) needs.
+    pub fn forward(&self, params: &Params, input: Input, out: &mut [f32], saved: &mut [f32], workspace: &mut [f32]) {
+        let tail = FeedForwardTail::new(self, params);
+        self.check(params, input, saved.len(), workspace.len(), &tail);
+        check_len("encoder layer out", out.len(), input.x.len(), &self.sizes());
+        self.attention.forward_with(&params.attention, input, &tail, out, saved, workspace);
+    }
+
+    /// `dx` (B, n, d) and the gradients of the parameters, from `dy` (B, n, d); they are overwritten.
+    #[allow(clippy::too_many_arguments)]
+    pub fn backward(
+        &self,
+        params: &Params,
+        input: Input,
+        saved: &[f32],
+        dy: &[f32],
+        dx: &mut [f32],
+        grads: Grads,
+        workspace: &mut [f32],
+    ) {
+        let tail = FeedForwardTail::new(self, params);
+        self.check(params, input, saved.len(), workspace.len(), &tail);
+        check_len("encoder layer dy", dy.len(), input.x.len(), &self.sizes());
+        check_len("encoder layer dx", dx.len(), input.x.len(), &self.sizes());
+        self.attention.check_grads(&grads.attention);
+        let mut own = [
+            grads.w_1, grads.b_1, grads.w_2, grads.b_2, grads.gamma_1, grads.beta_1, grads.gamma_2, grads.beta_2,
+        ];
+        for ((name, grad), expected) in NAMES.iter().zip(&own).zip(self.lengths()) {
+            check_len(name, grad.len(), expected, &self.sizes());
+        }
+        let attention = &params.attention;
+        self.attention.backward_with(attention, input, &tail, saved, dy, dx, grads.attention, &mut own, workspace);
+    }
+
+    /// Lengths of the layer's own parameters in the order of the fields of [`Params`], after the attention's.
+    pub fn lengths(&self) -> [usize; 8] {
+        let (d, f) = (self.attention.d, self.hidden);
+        let norm = if self.norm_after { d } else { 0 };
+        [d * f, f, f * d, d, norm, norm, norm, norm]
+    }
+
+    fn sizes(&self) -> [(&'static str, usize); 6] {
+        let [b, n, d, h, p] = self.attention.sizes();
+        [b, n, d, h, p, ("hidden", self.hidden)]
+    }
+
+    fn check(&self, params: &Params, input: Input, saved: usize, workspace: usize, tail: &FeedForwardTail) {
+        assert!(self.hidden > 0, "encoder layer: the hidden width is zero: {:?}", self.sizes());
+        self.attention.check(&params.attention, input, saved, workspace, tail);
+        let found = [
+            params.w_1, params.b_1, params.w_2, params.b_2, params.gamma_1, params.beta_1, params.gamma_2,
+            params.beta_2,
+        ];
+        for ((name, found), expected) in NAMES.iter().zip(found).zip(self.lengths()) {
+            check_len(name, found.len(), expected, &self.sizes());
+        }
+    }
+}
+
+/// Names of the parameters, and of their gradients, in panics.
+const NAMES: [&str; 8] = [
+    "encoder layer w_1", "encoder layer b_1", "encoder layer w_2", "encoder layer b_2", "encoder layer gamma_1",
+    "encoder layer beta_1", "encoder layer gamma_2", "encoder layer beta_2",
+];
+
+impl<T> Params<'_, T> {
+    /// No parameters: for the lengths of buffers, which depend on shapes alone.
+    const EMPTY: Self = Params {
+        attention: attention::Params::EMPTY,
+        w_1: &[], b_1: &[], w_2: &[], b_2: &[], gamma_1: &[], beta_1: &[], gamma_2: &[], beta_2: &[],
+    };
+}
+
+/// Everything after the attention, on one tile.
+struct FeedForwardTail<'a> {
+    layer: &'a EncoderLayer,
+    params: &'a Params<'a>,
+    ffn: FeedForward,
+    ffn_params: feed_forward::Params<'a>,
+}
+
+impl<'a> FeedForwardTail<'a> {
+    fn new(layer: &'a EncoderLayer, params: &'a Params<'a>) -> Self {
+        let d = layer.attention.d;
+        let ffn = FeedForward {
+            rows: layer.attention.batch * layer.attention.n,
+            inputs: d,
+            hidden: layer.hidden,
+            outputs: d,
+            activation: layer.activation,
+            dropout: layer.hidden_dropout,
+            key: layer.attention.key,
+        };
+        let Params { w_1, b_1, w_2, b_2, .. } = *params;
+        Self { layer, params, ffn, ffn_params: feed_forward::Params { w_1, b_1, w_2, b_2 } }
+    }
+
+    fn sign(&self) -> f32 {
+        if self.layer.minus { -1.0 } else { 1.0 }
+    }
+
+    /// x₁ into `x_1`; with a norm after the residual also its x̂₁ and r₁.
+    fn first_half(&self, tile: &Tile, x_1: &mut [f32], hat: &mut [f32], r: &mut [f32], apply: Apply) {
+        let (layer, d) = (self.layer, self.layer.attention.d);
+        let t_1 = if layer.norm_after { &mut *hat } else { &mut *x_1 };
+        let mask = layer.attention_dropout();
+        if mask.active() {
+            apply(None, self.sign(), t_1);
+            mask.apply((tile.first * d) as u64, t_1);
+            add(t_1, tile.x);
+        } else {
+            apply(Some(tile.x), self.sign(), t_1);
+        }
+        if layer.norm_after {
+            normalize_groups(hat, &[], d, layer.eps, r);
+            set_scaled(x_1, hat, self.params.gamma_1, self.params.beta_1);
+        }
+    }
+
+    /// t₂ = x₁ + drop(FFN(x₁)), with the hidden layer filled already.
+    fn second_half(&self, tile: &Tile, x_1: &[f32], hidden: &Hidden, t_2: &mut [f32]) {
+        let mask = self.layer.feed_forward_dropout();
+        let base = if mask.active() { None } else { Some(x_1) };
+        set_affine(t_2, base, 1.0, self.params.b_2, &[], &[]);
+        self.ffn.output_tile(&self.ffn_params, hidden, t_2);
+        if mask.active() {
+            mask.apply((tile.first * self.layer.attention.d) as u64, t_2);
+            add(t_2, x_1);
+        }
+    }
+}
+
+impl Tail for FeedForwardTail<'_> {
+    fn tile_len(&self, rows: usize) -> usize {
+        let d = self.layer.attention.d;
+        let norm = if self.layer.norm_after { rows * (2 * d + 2) } else { 0 };
+        rows * 2 * d + norm + Hidden::len(rows, self.layer.hidden)
+    }
+
+    fn grads_len(&self) -> usize {
+        self.layer.lengths().iter().sum()
+    }
+
+    fn forward(&self, tile: &Tile, out: &mut [f32], mut scratch: &mut [f32], apply: Apply) {
+        let (layer, d, m) = (self.layer, self.layer.attention.d, tile.rows);
+        let norm = if layer.norm_after { m } else { 0 };
+        let x_1 = take(&mut scratch, m * d);
+        let (hat, r) = (take(&mut scratch, norm * d), take(&mut scratch, norm));
+        let mut hidden = Hidden::new(scratch, m, layer.hidden);
+        self.first_half(tile, x_1, hat, r, apply);
+        self.ffn.hidden_tile(&self.ffn_params, tile.first, x_1, &mut hidden);
+        if layer.norm_after {
+            self.second_half(tile, x_1, &hidden, hat);
+            normalize_groups(hat, &[], d, layer.eps, r);
+            set_scaled(out, hat, self.params.gamma_2, self.params.beta_2);
+        } else {
+            self.second_half(tile, x_1, &hidden, out);
+        }
+    }
+
+    fn backward<'a>(
+        &self,
+        tile: &Tile,
+        dy: &'a [f32],
+        dx: &mut [f32],
+        grads: &mut [f32],
+        scratch: &'a mut [f32],
+        apply: Apply,
+    ) -> &'a [f32] {
+        let (layer, d, m, mut scratch) = (self.layer, self.layer.attention.d, tile.rows, scratch);
+        let norm = if layer.norm_after { m } else { 0 };
+        let [x_1, g] = [0; 2].map(|_| take(&mut scratch, m * d));
+        let [hat_1, hat_2] = [0; 2].map(|_| take(&mut scratch, norm * d));
+        let [r_1, r_2] = [0; 2].map(|_| take(&mut scratch, norm));
+        let mut hidden = Hidden::new(scratch, m, layer.hidden);
+        let lengths = self.ffn.lengths();
+        let (ffn_grads, norm_grads) = grads.split_at_mut(lengths.iter().sum());
+        let mut ffn_grads = feed_forward::Grads::carve(ffn_grads, lengths);
+        let mut norm_grads = norm_grads.chunks_exact_mut(d);
+        let mut next = || norm_grads.next().expect("γ and β of both norms");
+
+        // Forward again, as far as needed.
+        self.first_half(tile, x_1, hat_1, r_1, apply);
+        self.ffn.hidden_tile(&self.ffn_params, tile.first, x_1, &mut hidden);
+
+        // dx = gradient of t₂, then of x₁, then of t₁; g = that of the FFN's output, then of the attention.
+        dx.copy_from_slice(dy);
+        if layer.norm_after {
+            self.second_half(tile, x_1, &hidden, hat_2);
+            normalize_groups(hat_2, &[], d, layer.eps, r_2);
+            let first = [next(), next()];
+            norm_backward(hat_2, r_2, self.params.gamma_2, dx, [next(), next()]);
+            g.copy_from_slice(dx);
+            self.drop_and_run_back(tile, x_1, g, &mut hidden, dx, &mut ffn_grads);
+            norm_backward(hat_1, r_1, self.params.gamma_1, dx, first);
+        } else if layer.feed_forward_dropout().active() {
+            g.copy_from_slice(dy);
+            self.drop_and_run_back(tile, x_1, g, &mut hidden, dx, &mut ffn_grads);
+        } else {
+            self.ffn.backward_tile(&self.ffn_params, tile.first, x_1, dy, &mut hidden, dx, &mut ffn_grads);
+        }
+        g.copy_from_slice(dx);
+        if layer.minus {
+            g.iter_mut().for_each(|g| *g = -*g);
+        }
+        layer.attention_dropout().apply((tile.first * d) as u64, g);
+        g
+    }
+}
+
+impl FeedForwardTail<'_> {
+    fn drop_and_run_back(
+        &self,
+        tile: &Tile,
+        x_1: &[f32],
+        g: &mut [f32],
+        hidden: &mut Hidden,
+        dx: &mut [f32],
+        grads: &mut feed_forward::Grads,
+    ) {
+        self.layer.feed_forward_dropout().apply((tile.first * self.layer.attention.d) as u64, g);
+        self.ffn.backward_tile(&self.ffn_params, tile.first, x_1, g, hidden, dx, grads);
+    }
+}
+
+/// Through y = γ t̂ + β: adds to the gradients of γ and β, and turns that of y into that of t, in place.
+fn norm_backward(hat: &[f32], r: &[f32], gamma: &[f32], g: &mut [f32], [dgamma, dbeta]: [&mut [f32]; 2]) {
+    add_column_dots(g, hat, dgamma);
+    add_column_sums(g, dbeta);
+    scale_columns(g, gamma);
+    normalize_groups_backward(hat, r, g, gamma.len());
 }

@@ -190,19 +190,20 @@ impl Rows {
     }
 }
 
-/// Sums `lanes` partial results of `out.len()` values each, in their order, into `out`.
-pub fn sum_lanes(partial: &[f32], lanes: usize, out: &mut [f32]) {
+/// Sums one field over the partial results of all lanes, in their order, into `out`.
+///
+/// `partial` is `lanes` equal runs of values; the field starts at `at` in each of them.
+pub fn sum_lanes(partial: &[f32], lanes: usize, at: usize, out: &mut [f32]) {
     /// Values per item: small enough to share among threads, large enough to be worth a task.
     const BLOCK: usize = 4096;
-    let len = out.len();
-    assert_eq!(partial.len(), lanes * len, "partial sums of {lanes} lanes of {len} values");
-    let items = len.div_ceil(BLOCK);
-    for_each(items, pieces(out, move |i| (i * BLOCK).min(len)), &mut [], 0, &|i, out, _| {
-        let at = i * BLOCK;
+    let (len, stride) = (out.len(), partial.len() / lanes);
+    assert!(at + len <= stride, "a field of {len} values at {at} in partial sums of {stride}");
+    for_each(len.div_ceil(BLOCK), pieces(out, move |i| (i * BLOCK).min(len)), &mut [], 0, &|i, out, _| {
+        let at = at + i * BLOCK;
         out.copy_from_slice(&partial[at..at + out.len()]);
         for lane in 1..lanes {
-            let from = &partial[lane * len + at..][..out.len()];
-            crate::simd::vectorize(|| out.iter_mut().zip(from).for_each(|(o, v)| *o += v));
+            let more = &partial[lane * stride + at..];
+            crate::simd::vectorize(|| out.iter_mut().zip(more).for_each(|(o, v)| *o += v));
         }
     });
 }

@@ -43,16 +43,21 @@ impl Resize {
         batch * self.axes[0].m * self.axes[1].m * self.channels
     }
 
-    /// Values of the workspace of [`forward`](Self::forward), for all threads of the current pool.
-    pub fn workspace_len(&self) -> usize {
-        par::threads() * self.share()
+    /// Values of workspace that [`forward`](Self::forward) needs for `threads` threads, with any batch.
+    pub fn forward_workspace_len(&self, threads: usize) -> usize {
+        threads.max(1) * self.share()
+    }
+
+    /// Values of workspace that either pass needs for a batch and `threads` threads.
+    pub fn workspace_len(&self, batch: usize, threads: usize) -> usize {
+        self.dz_len(batch) + threads.max(1) * self.share()
     }
 
     /// y = act(R x).
     pub fn forward(&self, batch: usize, x: &[f32], y: &mut [f32], workspace: &mut [f32]) {
         self.check("resize x", x.len(), self.x_len(batch), batch);
         self.check("resize y", y.len(), self.y_len(batch), batch);
-        self.check_workspace(workspace.len(), self.share(), batch);
+        self.check_workspace(workspace.len(), self.forward_workspace_len(1), batch);
         let row_len = self.axes[1].m * self.channels;
         par::for_each(
             batch * self.axes[0].m,
@@ -71,16 +76,11 @@ impl Resize {
         );
     }
 
-    /// Values of the workspace of [`backward`](Self::backward), for all threads of the current pool.
-    pub fn backward_workspace_len(&self, batch: usize) -> usize {
-        self.dz_len(batch) + par::threads() * self.share()
-    }
-
     /// dx = Rᵀ (dy·act'(R x)). Without activation x is not looked at and may be empty.
     pub fn backward(&self, batch: usize, x: &[f32], dy: &[f32], dx: &mut [f32], workspace: &mut [f32]) {
         self.check("resize dy", dy.len(), self.y_len(batch), batch);
         self.check("resize dx", dx.len(), self.x_len(batch), batch);
-        self.check_workspace(workspace.len(), self.dz_len(batch) + self.share(), batch);
+        self.check_workspace(workspace.len(), self.workspace_len(batch, 1), batch);
         let (dz, scratch) = workspace.split_at_mut(self.dz_len(batch));
         let dz = if self.activation == Activation::None {
             dy

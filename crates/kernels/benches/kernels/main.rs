@@ -4,6 +4,7 @@
 //! the best of several repetitions, because on a shared machine the disturbances only ever add time.
 #![allow(clippy::print_stdout)]
 
+mod encoder;
 mod resample;
 mod timing;
 
@@ -18,8 +19,12 @@ fn main() {
         machine.gemm_rate / 1e9,
         machine.r() / 1e9
     );
-    let groups: [(&str, fn(&Machine)); 3] =
-        [("conv", resample::conv), ("resize", resample::resize), ("adam", resample::adam)];
+    let groups: [(&str, fn(&Machine)); 4] = [
+        ("encoder", encoder::run),
+        ("conv", resample::conv),
+        ("resize", resample::resize),
+        ("adam", resample::adam),
+    ];
     for (name, run) in groups {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {
             println!("\n## {name}");

@@ -32,7 +32,7 @@ pub fn conv(machine: &Machine) {
 fn conv_rows(machine: &Machine, shape: &Conv3x3, wants_dx: bool) {
     let (x, w, dy) = (values(shape.x_len()), values(shape.w_len()), values(shape.y_len()));
     let (mut y, mut dx, mut dw) = (dy.clone(), x.clone(), w.clone());
-    let mut workspace = vec![0.0; shape.workspace_len().max(shape.backward_workspace_len())];
+    let mut workspace = vec![0.0; shape.workspace_len(machine.threads)];
     let params = Params { w: &w, b: &[] };
     let forward = best_of(10, || shape.forward(&x, params, &mut y, &mut workspace));
     let backward = best_of(10, || {
@@ -68,7 +68,7 @@ pub fn resize(machine: &Machine) {
             let plan = Resize::new([n, n], [m, m], 128, activation);
             let (x, dy) = (values(plan.x_len(4)), values(plan.y_len(4)));
             let (mut y, mut dx) = (dy.clone(), x.clone());
-            let mut workspace = vec![0.0; plan.workspace_len().max(plan.backward_workspace_len(4))];
+            let mut workspace = vec![0.0; plan.workspace_len(4, machine.threads)];
             let forward = best_of(10, || plan.forward(4, &x, &mut y, &mut workspace));
             let backward = best_of(10, || plan.backward(4, &x, &dy, &mut dx, &mut workspace));
             let values = x.len() + y.len();

@@ -1,6 +1,25 @@
 //! Attention without and with softmax: shapes, parameters and the four types.
 
+mod fourier;
+mod galerkin;
+mod heads;
+mod linear;
+mod quadratic;
+mod scheme;
+
+pub(crate) use heads::Tile;
+pub(crate) use scheme::{Apply, Bare, Tail};
+
+use crate::dims::{check_at_least, check_len, mismatch};
 use crate::dropout::{Dropout, Key, Site};
+use crate::gemm::{Into, View, ViewMut, gemm};
+use crate::par::Rows;
+use fourier::Fourier;
+use galerkin::Galerkin;
+use heads::Heads;
+use linear::Linear;
+use quadratic::Quadratic;
+use scheme::{Buffers, Scheme};
 
 /// Which attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -145,4 +164,332 @@ impl Attention {
     pub fn weights_dropout(&self) -> Dropout {
         Dropout { rate: self.dropout, key: self.key, site: Site::Weights }
     }
+}
+
+/// Rows of a tile for width d: a handful of tiles and the weights stay in a second-level cache of one megabyte.
+fn tile_rows(d: usize) -> usize {
+    (24_576 / d.max(1)).clamp(16, 256)
+}
+
+impl Attention {
+    /// d, e, p, D, H
+    pub(crate) fn letters(&self) -> (usize, usize, usize, usize, usize) {
+        (self.d, self.head_width(), self.coordinates, self.wide(), self.heads)
+    }
+
+    pub(crate) fn sizes(&self) -> [(&'static str, usize); 5] {
+        [("batch", self.batch), ("n", self.n), ("d", self.d), ("heads", self.heads), ("coordinates", self.coordinates)]
+    }
+
+    pub(crate) fn cut(&self) -> Rows {
+        Rows::new(self.batch, self.n, tile_rows(self.d))
+    }
+
+    /// Lengths of the parameters in the order of the fields of [`Params`].
+    pub fn lengths(&self) -> [usize; 12] {
+        let (d, norm) = (self.d, if self.norm == Norm::None { 0 } else { self.d });
+        let (w_o, b_o) = if self.projection { (self.heads * self.wide() * d, d) } else { (0, 0) };
+        [d * d, d, d * d, d, d * d, d, norm, norm, norm, norm, w_o, b_o]
+    }
+
+    /// g_h = m_h W_O,h: (H·D, D) to (H·D, d). Without projection head h goes to its own columns.
+    fn project_heads(&self, params: &Params, m: &[f32], g: &mut [f32]) {
+        let (d, e, _, wide, heads) = self.letters();
+        if !self.projection {
+            g.fill(0.0);
+            for (row, m) in m.chunks_exact(e).enumerate() {
+                g[row * d + row / e * e..][..e].copy_from_slice(m);
+            }
+            return;
+        }
+        for h in 0..heads {
+            let m = View::new(&m[h * wide * wide..], wide, wide);
+            let w_o = View::new(&params.w_o[h * wide * d..], wide, d);
+            gemm(Into::Set, 1.0, m, w_o, ViewMut::new(&mut g[h * wide * d..], wide, d));
+        }
+    }
+
+    /// dm from dg, and the gradients of W_O and b_O from dg and the gradient `dc` of what is added at every point.
+    fn project_heads_backward(&self, params: &Params, m: &[f32], dg: &[f32], dc: &[f32], dm: &mut [f32], grads: &mut Grads) {
+        let (d, e, _, wide, heads) = self.letters();
+        if !self.projection {
+            for (row, dm) in dm.chunks_exact_mut(e).enumerate() {
+                dm.copy_from_slice(&dg[row * d + row / e * e..][..e]);
+            }
+            return;
+        }
+        crate::tile::add(grads.b_o, dc);
+        for h in 0..heads {
+            let m = View::new(&m[h * wide * wide..], wide, wide);
+            let w_o = View::new(&params.w_o[h * wide * d..], wide, d);
+            let dg = View::new(&dg[h * wide * d..], wide, d);
+            gemm(Into::Set, 1.0, dg, w_o.t(), ViewMut::new(&mut dm[h * wide * wide..], wide, wide));
+            gemm(Into::Add, 1.0, m.t(), dg, ViewMut::new(&mut grads.w_o[h * wide * d..], wide, d));
+        }
+    }
+}
+
+impl<'a> Grads<'a> {
+    /// Cuts the fields out of one run of values.
+    fn carve(memory: &'a mut [f32], lengths: [usize; 12]) -> Self {
+        let [w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o] = blocks(memory, lengths);
+        Self { w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o }
+    }
+
+    fn into_fields(self) -> [&'a mut [f32]; 12] {
+        [
+            self.w_q, self.b_q, self.w_k, self.b_k, self.w_v, self.b_v, self.gamma_k, self.beta_k, self.gamma_qv,
+            self.beta_qv, self.w_o, self.b_o,
+        ]
+    }
+}
+
+impl Attention {
+    /// Values kept from the forward for the backward pass: sums over points, O(d²) per sample.
+    pub fn saved_len(&self) -> usize {
+        self.check_shape();
+        self.saved_len_unchecked()
+    }
+
+    fn saved_len_unchecked(&self) -> usize {
+        let heads = Heads { dims: *self, params: &Params::EMPTY, input: Input::EMPTY, statistics: &[] };
+        self.statistics_len()
+            + match self.route() {
+                Route::Galerkin => self.batch * Galerkin(&heads).moments_len(),
+                Route::Fourier => self.batch * Fourier(&heads).moments_len(),
+                Route::Linear => self.batch * Linear(&heads).moments_len(),
+                Route::Quadratic => Quadratic::saved_len(self),
+            }
+    }
+
+    /// Values of workspace that any of the passes needs for `threads` threads.
+    pub fn workspace_len(&self, threads: usize) -> usize {
+        self.check_shape();
+        self.workspace_len_with(&Bare, threads)
+    }
+
+    pub(crate) fn workspace_len_with<T: Tail>(&self, tail: &T, threads: usize) -> usize {
+        let heads = Heads { dims: *self, params: &Params::EMPTY, input: Input::EMPTY, statistics: &[] };
+        match self.route() {
+            Route::Galerkin => scheme_workspace(&heads, &Galerkin(&heads), tail, threads),
+            Route::Fourier => scheme_workspace(&heads, &Fourier(&heads), tail, threads),
+            Route::Linear => scheme_workspace(&heads, &Linear(&heads), tail, threads),
+            Route::Quadratic => Quadratic::new(&heads).workspace_len(tail, threads),
+        }
+    }
+
+    /// The way a layer of this kind is computed.
+    fn route(&self) -> Route {
+        match self.kind {
+            Kind::Galerkin => Route::Galerkin,
+            Kind::Fourier if self.dropout == 0.0 => Route::Fourier,
+            Kind::Linear => Route::Linear,
+            Kind::Fourier | Kind::Softmax => Route::Quadratic,
+        }
+    }
+
+    /// `out` (B, n, d), and in `saved` what [`backward`](Self::backward) needs.
+    pub fn forward(&self, params: &Params, input: Input, out: &mut [f32], saved: &mut [f32], workspace: &mut [f32]) {
+        self.check(params, input, saved.len(), workspace.len(), &Bare);
+        check_len("attention out", out.len(), self.batch * self.n * self.d, &self.sizes());
+        self.forward_with(params, input, &Bare, out, saved, workspace);
+    }
+
+    /// `dx` (B, n, d) and the gradients of the parameters, from `dy` (B, n, d); they are overwritten.
+    #[allow(clippy::too_many_arguments)]
+    pub fn backward(
+        &self,
+        params: &Params,
+        input: Input,
+        saved: &[f32],
+        dy: &[f32],
+        dx: &mut [f32],
+        grads: Grads,
+        workspace: &mut [f32],
+    ) {
+        self.check(params, input, saved.len(), workspace.len(), &Bare);
+        check_len("attention dy", dy.len(), self.batch * self.n * self.d, &self.sizes());
+        check_len("attention dx", dx.len(), self.batch * self.n * self.d, &self.sizes());
+        self.check_grads(&grads);
+        self.backward_with(params, input, &Bare, saved, dy, dx, grads, &mut [], workspace);
+    }
+
+    pub(crate) fn forward_with<T: Tail>(
+        &self,
+        params: &Params,
+        input: Input,
+        tail: &T,
+        out: &mut [f32],
+        saved: &mut [f32],
+        workspace: &mut [f32],
+    ) {
+        if out.is_empty() {
+            return;
+        }
+        let (statistics, saved) = self.split_saved_mut(saved);
+        if !statistics.is_empty() {
+            let heads = Heads { dims: *self, params, input, statistics: &[] };
+            scheme::point_statistics(&heads, statistics, workspace);
+        }
+        let heads = Heads { dims: *self, params, input, statistics };
+        match self.route() {
+            Route::Galerkin => scheme::forward(&heads, &Galerkin(&heads), tail, out, saved, workspace),
+            Route::Fourier => scheme::forward(&heads, &Fourier(&heads), tail, out, saved, workspace),
+            Route::Linear => scheme::forward(&heads, &Linear(&heads), tail, out, saved, workspace),
+            Route::Quadratic => Quadratic::new(&heads).forward(tail, out, saved, workspace),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn backward_with<T: Tail>(
+        &self,
+        params: &Params,
+        input: Input,
+        tail: &T,
+        saved: &[f32],
+        dy: &[f32],
+        dx: &mut [f32],
+        grads: Grads,
+        tail_grads: &mut [&mut [f32]],
+        workspace: &mut [f32],
+    ) {
+        if dx.is_empty() {
+            grads.into_fields().into_iter().for_each(|g| g.fill(0.0));
+            tail_grads.iter_mut().for_each(|g| g.fill(0.0));
+            return;
+        }
+        let (statistics, saved) = saved.split_at(self.statistics_len());
+        let heads = Heads { dims: *self, params, input, statistics };
+        match self.route() {
+            Route::Galerkin => {
+                scheme::backward(&heads, &Galerkin(&heads), tail, saved, dy, dx, grads, tail_grads, workspace)
+            }
+            Route::Fourier => {
+                scheme::backward(&heads, &Fourier(&heads), tail, saved, dy, dx, grads, tail_grads, workspace)
+            }
+            Route::Linear => {
+                scheme::backward(&heads, &Linear(&heads), tail, saved, dy, dx, grads, tail_grads, workspace)
+            }
+            Route::Quadratic => {
+                Quadratic::new(&heads).backward(tail, saved, dy, dx, grads, tail_grads, workspace)
+            }
+        }
+    }
+
+    /// The attention weights after dropout, to look at: (B, H, D, D) for galerkin and linear, (B, H, n, n) for fourier and softmax.
+    ///
+    /// Looking is not training: this one allocates what it needs.
+    pub fn weights(&self, params: &Params, input: Input, out: &mut [f32]) {
+        self.check_input(params, input);
+        let side = self.weights_side();
+        check_len("attention weights out", out.len(), self.batch * self.heads * side * side, &self.sizes());
+        if self.batch == 0 || self.n == 0 {
+            // Sums over no points.
+            return out.fill(0.0);
+        }
+        let empty = Heads { dims: *self, params, input, statistics: &[] };
+        let (threads, own) = (crate::par::threads(), self.workspace_len_with(&Bare, crate::par::threads()));
+        let workspace = &mut vec![0.0; Quadratic::new(&empty).weights_len(threads).max(own)];
+        let mut statistics = vec![0.0; self.statistics_len()];
+        if !statistics.is_empty() {
+            let heads = Heads { dims: *self, params, input, statistics: &[] };
+            scheme::point_statistics(&heads, &mut statistics, workspace);
+        }
+        let heads = Heads { dims: *self, params, input, statistics: &statistics };
+        match self.kind {
+            Kind::Galerkin => scheme::weights(&heads, &Galerkin(&heads), out, workspace),
+            Kind::Linear => scheme::weights(&heads, &Linear(&heads), out, workspace),
+            Kind::Fourier | Kind::Softmax => Quadratic::new(&heads).weights(out, workspace),
+        }
+    }
+
+    fn statistics_len(&self) -> usize {
+        if self.norm == Norm::Instance { self.batch * 4 * self.d } else { 0 }
+    }
+
+    fn split_saved_mut<'a>(&self, saved: &'a mut [f32]) -> (&'a mut [f32], &'a mut [f32]) {
+        saved.split_at_mut(self.statistics_len())
+    }
+
+    fn check_shape(&self) {
+        if self.heads == 0 || self.d == 0 || !self.d.is_multiple_of(self.heads) {
+            mismatch("attention: the number of heads must divide the width", &self.sizes());
+        }
+        if self.coordinates > 0 && !self.projection {
+            mismatch("attention: coordinates need the output projection", &self.sizes());
+        }
+    }
+
+    /// Panics, with all sizes named, unless every slice fits.
+    pub(crate) fn check<T: Tail>(&self, params: &Params, input: Input, saved: usize, workspace: usize, tail: &T) {
+        self.check_input(params, input);
+        check_len("attention saved", saved, self.saved_len_unchecked(), &self.sizes());
+        check_at_least("attention workspace", workspace, self.workspace_len_with(tail, 1), &self.sizes());
+    }
+
+    fn check_input(&self, params: &Params, input: Input) {
+        self.check_shape();
+        let (sizes, points) = (self.sizes(), self.batch * self.n);
+        check_len("attention x", input.x.len(), points * self.d, &sizes);
+        check_len("attention coordinates", input.coordinates.len(), points * self.coordinates, &sizes);
+        if let Some(w) = input.weights {
+            check_len("attention weights", w.len(), points, &sizes);
+        }
+        for ((name, found), expected) in NAMES.iter().zip(params.fields()).zip(self.lengths()) {
+            check_len(name, found.len(), expected, &sizes);
+        }
+    }
+
+    pub(crate) fn check_grads(&self, grads: &Grads) {
+        let found = [
+            &grads.w_q, &grads.b_q, &grads.w_k, &grads.b_k, &grads.w_v, &grads.b_v, &grads.gamma_k, &grads.beta_k,
+            &grads.gamma_qv, &grads.beta_qv, &grads.w_o, &grads.b_o,
+        ];
+        for ((name, found), expected) in NAMES.iter().zip(found).zip(self.lengths()) {
+            check_len(name, found.len(), expected, &self.sizes());
+        }
+    }
+}
+
+/// Names of the parameters, and of their gradients, in panics.
+const NAMES: [&str; 12] = [
+    "attention w_q", "attention b_q", "attention w_k", "attention b_k", "attention w_v", "attention b_v",
+    "attention gamma_k", "attention beta_k", "attention gamma_qv", "attention beta_qv", "attention w_o", "attention b_o",
+];
+
+impl<'a, T> Params<'a, T> {
+    /// No parameters: for the lengths of buffers, which depend on shapes alone.
+    pub(crate) const EMPTY: Self = Params {
+        w_q: &[], b_q: &[], w_k: &[], b_k: &[], w_v: &[], b_v: &[], gamma_k: &[], beta_k: &[], gamma_qv: &[],
+        beta_qv: &[], w_o: &[], b_o: &[],
+    };
+
+    fn fields(&self) -> [&'a [T]; 12] {
+        [
+            self.w_q, self.b_q, self.w_k, self.b_k, self.w_v, self.b_v, self.gamma_k, self.beta_k, self.gamma_qv,
+            self.beta_qv, self.w_o, self.b_o,
+        ]
+    }
+}
+
+impl Input<'_> {
+    const EMPTY: Self = Input { x: &[], coordinates: &[], weights: None };
+}
+
+enum Route {
+    Galerkin,
+    Fourier,
+    Linear,
+    Quadratic,
+}
+
+fn scheme_workspace<S: Scheme, T: Tail>(heads: &Heads, scheme: &S, tail: &T, threads: usize) -> usize {
+    let buffers = Buffers::new(heads, scheme, tail);
+    buffers.forward_len(scheme, threads).max(buffers.backward_len(scheme, threads))
+}
+
+/// Cuts a run of values into blocks of the given lengths; what is left over is not used.
+fn blocks<const N: usize>(memory: &mut [f32], lengths: [usize; N]) -> [&mut [f32]; N] {
+    let mut rest = memory;
+    lengths.map(|len| crate::dims::take(&mut rest, len))
 }

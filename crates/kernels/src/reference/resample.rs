@@ -1,5 +1,6 @@
 //! Convolution and resize as their definitions.
 
+use super::activate;
 use crate::activation::Activation;
 use crate::conv3x3::{Conv3x3, Params};
 
@@ -65,13 +66,4 @@ fn source(i: usize, n: usize, m: usize) -> (usize, f64) {
     }
     let coordinate = (i * (n - 1)) as f64 / (m - 1) as f64;
     (coordinate as usize, coordinate.fract())
-}
-
-fn activate(activation: Activation, z: f64) -> f64 {
-    match activation {
-        Activation::None => z,
-        Activation::Relu => z.max(0.0),
-        Activation::Silu => z / (1.0 + (-z).exp()),
-        Activation::Gelu => z * 0.5 * libm::erfc(-z / 2f64.sqrt()),
-    }
 }

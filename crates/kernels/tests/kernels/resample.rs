@@ -3,6 +3,7 @@
 use galerkin_kernels::activation::Activation;
 use galerkin_kernels::conv3x3::{Conv3x3, Grads, Params, weights_from_torch, weights_to_torch};
 use galerkin_kernels::dropout::{Dropout, Key, Site};
+use galerkin_kernels::par::threads;
 use galerkin_kernels::reference;
 use galerkin_kernels::resize::Resize;
 
@@ -32,7 +33,8 @@ fn conv_data(shape: &Conv3x3) -> [Vec<f32>; 3] {
 
 fn conv_forward(shape: &Conv3x3, [x, w, b]: &[Vec<f32>; 3]) -> Vec<f32> {
     // Outputs and workspaces begin as NaN: whatever is not written shows.
-    let (mut y, mut workspace) = (vec![f32::NAN; shape.y_len()], vec![f32::NAN; shape.workspace_len()]);
+    let (mut y, mut workspace) =
+        (vec![f32::NAN; shape.y_len()], vec![f32::NAN; shape.forward_workspace_len(threads())]);
     shape.forward(x, Params { w, b }, &mut y, &mut workspace);
     y
 }
@@ -40,7 +42,7 @@ fn conv_forward(shape: &Conv3x3, [x, w, b]: &[Vec<f32>; 3]) -> Vec<f32> {
 /// dx, dw, db.
 fn conv_backward(shape: &Conv3x3, [x, w, b]: &[Vec<f32>; 3], dy: &[f32]) -> [Vec<f32>; 3] {
     let [mut dx, mut dw, mut db] = [x, w, b].map(|v| vec![f32::NAN; v.len()]);
-    let mut workspace = vec![f32::NAN; shape.backward_workspace_len()];
+    let mut workspace = vec![f32::NAN; shape.workspace_len(threads())];
     let grads = Grads { w: &mut dw, b: &mut db };
     shape.backward(x, Params { w, b }, dy, Some(&mut dx), grads, &mut workspace);
     [dx, dw, db]
@@ -140,7 +142,7 @@ fn convolution_is_the_same_bits_with_any_threads_and_without_dx() {
         let [_, dw, db] = conv_backward(&shape, &data, &dy);
         let (mut dw_alone, mut db_alone) = (dw.clone(), db.clone());
         let grads = Grads { w: &mut dw_alone, b: &mut db_alone };
-        let mut workspace = vec![f32::NAN; shape.backward_workspace_len()];
+        let mut workspace = vec![f32::NAN; shape.workspace_len(threads())];
         let params = Params { w: &data[1], b: &data[2] };
         shape.backward(&data[0], params, &dy, None, grads, &mut workspace);
         assert!(dw == dw_alone && db == db_alone);
@@ -180,13 +182,13 @@ fn torch_weights_go_there_and_back() {
 )]
 fn convolution_names_all_sizes_when_x_is_wrong() {
     let shape = conv(2, 4, 5, 3, 7);
-    let mut workspace = vec![0.0; shape.workspace_len()];
+    let mut workspace = vec![0.0; shape.forward_workspace_len(1)];
     let params = Params { w: &[0.0; 189], b: &[] };
     shape.forward(&[0.0; 119], params, &mut [0.0; 280], &mut workspace);
 }
 
 #[test]
-#[should_panic(expected = "conv3x3 backward workspace: needs at least")]
+#[should_panic(expected = "conv3x3 workspace: needs at least")]
 fn convolution_names_all_sizes_when_the_workspace_is_short() {
     let shape = conv(2, 4, 5, 3, 7);
     let (mut dw, grads_b) = (vec![0.0; 189], &mut []);
@@ -211,14 +213,15 @@ const RESIZES: [([usize; 2], [usize; 2]); 13] = [
 ];
 
 fn resize_forward(plan: &Resize, batch: usize, x: &[f32]) -> Vec<f32> {
-    let (mut y, mut workspace) = (vec![f32::NAN; plan.y_len(batch)], vec![f32::NAN; plan.workspace_len()]);
+    let (mut y, mut workspace) =
+        (vec![f32::NAN; plan.y_len(batch)], vec![f32::NAN; plan.forward_workspace_len(threads())]);
     plan.forward(batch, x, &mut y, &mut workspace);
     y
 }
 
 fn resize_backward(plan: &Resize, batch: usize, x: &[f32], dy: &[f32]) -> Vec<f32> {
     let (mut dx, mut workspace) =
-        (vec![f32::NAN; plan.x_len(batch)], vec![f32::NAN; plan.backward_workspace_len(batch)]);
+        (vec![f32::NAN; plan.x_len(batch)], vec![f32::NAN; plan.workspace_len(batch, threads())]);
     plan.backward(batch, x, dy, &mut dx, &mut workspace);
     dx
 }

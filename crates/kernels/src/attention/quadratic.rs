@@ -1,0 +1,472 @@
+//! Attention through the n × n matrix, block by block: softmax, and fourier when dropout acts on its weights.
+//!
+//! ```text
+//! S = Q̃K̃ᵀ/√D     softmax: A_ij = w_j exp(S_ij − ℓ_i), ℓ_i = log Σ_j w_j exp(S_ij)     fourier: A_ij = w_j S_ij
+//! O = (mask ∘ A) V     out = O W_O + b_O
+//! dA = mask ∘ (dO Vᵀ)     softmax: dS = A ∘ (dA − δ), δ_i = dO_i·O_i     fourier: dS_ij = w_j dA_ij
+//! dQ̃ = dS K̃/√D     dK̃ = dSᵀ Q̃/√D     dV = (mask ∘ A)ᵀ dO
+//! ```
+//!
+//! w is 1 for softmax and 1/n for fourier, or the quadrature weights. A row of A is never stored: the softmax keeps a running maximum and sum
+//! over blocks of keys, and the backward pass computes each block again from ℓ. A worker owns rows: their dQ̃ as queries, and their dK̃
+//! and dV as keys, so no two workers add to the same place; the price is that S is computed twice.
+//!
+//! Full-width tensors Q̃, K̃, V, O, dO are (B, n, H·D), heads side by side.
+//! Kept for the backward pass: O, and for softmax ℓ (B, n, H).
+
+use super::heads::{Heads, Side, Tile};
+use super::scheme::{NormSums, Tail, share_sums};
+use super::{Attention, Grads, Kind, Norm};
+use crate::dims::take;
+use crate::gemm::{Into, View, ViewMut, gemm};
+use crate::par::{self, Rows, equal, pieces, sum_lanes};
+use crate::simd::{dot, exp, sum, vectorize};
+use crate::tile::{add_column_sums, set_affine};
+use std::ops::Range;
+
+/// Keys per block: with a tile of queries, their scores and two full-width tiles stay in cache.
+const KEYS: usize = 128;
+
+pub(crate) struct Quadratic<'a> {
+    heads: &'a Heads<'a>,
+    rows: Rows,
+    /// H·D
+    full: usize,
+}
+
+/// Q̃, K̃, V of all points.
+#[derive(Clone, Copy)]
+struct Sides<'a> {
+    q: &'a [f32],
+    k: &'a [f32],
+    v: &'a [f32],
+}
+
+impl<'a> Quadratic<'a> {
+    pub fn new(heads: &'a Heads<'a>) -> Self {
+        let full = heads.dims.heads * heads.dims.wide();
+        Self { heads, rows: heads.dims.cut(), full }
+    }
+
+    pub fn saved_len(dims: &Attention) -> usize {
+        dims.batch * dims.n * (dims.heads * dims.wide() + dims.heads)
+    }
+
+    fn softmax(&self) -> bool {
+        self.heads.dims.kind == Kind::Softmax
+    }
+
+    /// Scratch of a worker in any pass.
+    fn share<T: Tail>(&self, tail: &T) -> usize {
+        let (d, m, heads) = (self.heads.dims.d, self.rows.tile, self.heads.dims.heads);
+        let block = m.max(KEYS) * KEYS.max(m);
+        tail.tile_len(m) + m * (4 * self.full + 3 * d + 5 * heads) + 2 * block
+    }
+
+    fn grads_len<T: Tail>(&self, tail: &T) -> usize {
+        self.heads.dims.lengths().iter().sum::<usize>() + tail.grads_len()
+    }
+
+    fn sums_len(&self) -> usize {
+        if self.heads.dims.norm == Norm::Instance { 4 * self.heads.dims.d } else { 0 }
+    }
+
+    pub fn workspace_len<T: Tail>(&self, tail: &T, threads: usize) -> usize {
+        4 * self.rows.total() * self.full
+            + self.rows.total() * self.heads.dims.heads
+            + self.rows.lanes * self.grads_len(tail)
+            + self.rows.samples * self.rows.chunks * self.sums_len()
+            + threads.max(1) * self.share(tail)
+    }
+
+    /// Workspace of [`weights`](Self::weights).
+    pub fn weights_len(&self, threads: usize) -> usize {
+        3 * self.rows.total() * self.full + threads.max(1) * self.share(&super::Bare)
+    }
+
+    /// Q̃, K̃ and V of all points into three tensors.
+    fn project(&self, sides: [&mut [f32]; 3], scratch: &mut [f32], share: usize) {
+        let (rows, full, d, heads) = (self.rows, self.full, self.heads.dims.d, self.heads.dims.heads);
+        let [q, k, v] = sides;
+        let by_row = |l| rows.row_of_lane(l) * full;
+        let parts = (pieces(q, by_row), pieces(k, by_row), pieces(v, by_row));
+        par::for_each(rows.lanes, parts, scratch, share, &|lane, (q, k, v), scratch| {
+            let first = rows.row_of_lane(lane);
+            for (sample, tile) in self.tiles(lane) {
+                let at = (tile.start - first) * full..(tile.end - first) * full;
+                let tile = self.heads.tile(sample, tile);
+                let (hat, r) = scratch.split_at_mut(tile.rows * d);
+                for (side, out) in [(Side::Q, &mut *q), (Side::K, &mut *k), (Side::V, &mut *v)] {
+                    self.heads.normalized(side, &tile, hat, &mut r[..tile.rows * heads]);
+                    self.heads.widen(side, &tile, hat, &mut out[at.clone()]);
+                }
+            }
+        });
+    }
+
+    /// The tiles of a lane with their sample.
+    fn tiles(&self, lane: usize) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
+        let rows = self.rows;
+        rows.lane(lane).flat_map(move |chunk| rows.tiles(chunk).map(move |tile| (chunk / rows.chunks, tile)))
+    }
+
+    /// The keys of a sample in blocks, as rows counted over all samples.
+    fn blocks(&self, sample: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (start, end) = (sample * self.rows.n, (sample + 1) * self.rows.n);
+        (start..end).step_by(KEYS).map(move |s| s..(s + KEYS).min(end))
+    }
+
+    /// Rows of head h of a full-width tensor.
+    fn head<'v>(&self, tensor: &'v [f32], h: usize, rows: &Range<usize>) -> View<'v> {
+        let wide = self.heads.dims.wide();
+        View::strided(&tensor[rows.start * self.full + h * wide..], rows.len(), wide, self.full)
+    }
+
+    /// S of a block of queries and keys.
+    fn scores(&self, sides: &Sides, h: usize, queries: &Range<usize>, keys: &Range<usize>, s: &mut [f32]) {
+        let scale = 1.0 / (self.heads.dims.wide() as f32).sqrt();
+        let (q, k) = (self.head(sides.q, h, queries), self.head(sides.k, h, keys));
+        gemm(Into::Set, scale, q, k.t(), ViewMut::new(s, queries.len(), keys.len()));
+    }
+
+    /// w_j, or the constant that stands for it.
+    fn measure(&self, key: usize) -> f32 {
+        match (self.heads.input.weights, self.softmax()) {
+            (Some(w), _) => w[key],
+            (None, true) => 1.0,
+            (None, false) => 1.0 / self.heads.dims.n as f32,
+        }
+    }
+
+    /// Multiplies a block of A, or of its gradient, by its dropout mask.
+    fn mask(&self, sample: usize, h: usize, queries: &Range<usize>, keys: &Range<usize>, block: &mut [f32]) {
+        let dropout = self.heads.dims.weights_dropout();
+        if dropout.active() {
+            let (n, first) = (self.rows.n as u64, (sample * self.rows.n) as u64);
+            for (row, i) in block.chunks_exact_mut(keys.len()).zip(queries.clone()) {
+                let head = (sample * self.heads.dims.heads + h) as u64;
+                dropout.apply((head * n + i as u64 - first) * n + keys.start as u64 - first, row);
+            }
+        }
+    }
+
+    /// O of a tile and, for softmax, its ℓ.
+    fn attend(&self, sides: &Sides, tile: &Tile, o: &mut [f32], log_sums: &mut [f32], mut scratch: &mut [f32]) {
+        let (heads, wide) = (self.heads.dims.heads, self.heads.dims.wide());
+        let queries = tile.first..tile.first + tile.rows;
+        let s = take(&mut scratch, tile.rows * KEYS);
+        let [top, total] = [0; 2].map(|_| take(&mut scratch, tile.rows));
+        o.fill(0.0);
+        for h in 0..heads {
+            top.fill(f32::NEG_INFINITY);
+            total.fill(0.0);
+            for keys in self.blocks(tile.sample) {
+                let s = &mut s[..tile.rows * keys.len()];
+                self.scores(sides, h, &queries, &keys, s);
+                if self.softmax() {
+                    let o = o[h * wide..].chunks_mut(self.full).map(|o| &mut o[..wide]);
+                    self.running_softmax(&keys, s, o, top, total);
+                } else {
+                    self.weigh(&keys, s);
+                }
+                self.mask(tile.sample, h, &queries, &keys, s);
+                let s = View::new(s, tile.rows, keys.len());
+                let o = ViewMut::strided(&mut o[h * wide..], tile.rows, wide, self.full);
+                gemm(Into::Add, 1.0, s, self.head(sides.v, h, &keys), o);
+            }
+            if self.softmax() {
+                for r in 0..tile.rows {
+                    let scale = 1.0 / total[r];
+                    o[r * self.full + h * wide..][..wide].iter_mut().for_each(|o| *o *= scale);
+                    log_sums[r * heads + h] = top[r] + total[r].ln();
+                }
+            }
+        }
+    }
+
+    /// A = w S, in place.
+    fn weigh(&self, keys: &Range<usize>, s: &mut [f32]) {
+        for row in s.chunks_exact_mut(keys.len()) {
+            row.iter_mut().zip(keys.clone()).for_each(|(s, j)| *s *= self.measure(j));
+        }
+    }
+
+    /// Scores to w exp(S − top), with `top`, `total` and the rows of O brought to the new maxima.
+    fn running_softmax<'o>(
+        &self,
+        keys: &Range<usize>,
+        s: &mut [f32],
+        o: impl Iterator<Item = &'o mut [f32]>,
+        top: &mut [f32],
+        total: &mut [f32],
+    ) {
+        let weights = self.heads.input.weights.map(|w| &w[keys.clone()]);
+        vectorize(|| {
+            for (r, (s, o)) in s.chunks_exact_mut(keys.len()).zip(o).enumerate() {
+                let larger = s.iter().fold(top[r], |m, v| m.max(*v));
+                let scale = exp(top[r] - larger);
+                s.iter_mut().for_each(|s| *s = exp(*s - larger));
+                if let Some(w) = weights {
+                    s.iter_mut().zip(w).for_each(|(s, w)| *s *= w);
+                }
+                o.iter_mut().for_each(|o| *o *= scale);
+                total[r] = total[r] * scale + sum(s);
+                top[r] = larger;
+            }
+        });
+    }
+
+    /// out = base + sign·(O W_O + b_O) of a tile.
+    fn output(&self, tile: &Tile, o: &[f32], base: Option<&[f32]>, sign: f32, out: &mut [f32]) {
+        let (dims, params) = (&self.heads.dims, self.heads.params);
+        if dims.projection {
+            set_affine(out, base, sign, params.b_o, &[], &[]);
+            let (o, w_o) = (View::new(o, tile.rows, self.full), View::new(params.w_o, self.full, dims.d));
+            gemm(Into::Add, sign, o, w_o, ViewMut::new(out, tile.rows, dims.d));
+        } else {
+            for (i, (out, o)) in out.iter_mut().zip(o).enumerate() {
+                *out = base.map_or(0.0, |b| b[i]) + sign * o;
+            }
+        }
+    }
+
+    pub fn forward<T: Tail>(&self, tail: &T, out: &mut [f32], saved: &mut [f32], workspace: &mut [f32]) {
+        let (rows, full, d, heads) = (self.rows, self.full, self.heads.dims.d, self.heads.dims.heads);
+        let (tail_len, share, mut rest) = (tail.tile_len(rows.tile), self.share(tail), workspace);
+        let [q, k, v] = [0; 3].map(|_| take(&mut rest, rows.total() * full));
+        self.project([q, k, v], rest, share);
+        let sides = Sides { q, k, v };
+        let (o, log_sums) = saved.split_at_mut(rows.total() * full);
+        let parts = (
+            pieces(out, |l| rows.row_of_lane(l) * d),
+            pieces(o, |l| rows.row_of_lane(l) * full),
+            pieces(log_sums, |l| rows.row_of_lane(l) * heads),
+        );
+        par::for_each(rows.lanes, parts, rest, share, &|lane, (out, o, log_sums), scratch| {
+            let first = rows.row_of_lane(lane);
+            let (tail_scratch, scratch) = scratch.split_at_mut(tail_len);
+            for (sample, range) in self.tiles(lane) {
+                let at = range.start - first;
+                let tile = self.heads.tile(sample, range);
+                let o = &mut o[at * full..][..tile.rows * full];
+                self.attend(&sides, &tile, o, &mut log_sums[at * heads..][..tile.rows * heads], scratch);
+                let out = &mut out[at * d..][..tile.rows * d];
+                tail.forward(&tile, out, tail_scratch, &mut |base, sign, out| {
+                    self.output(&tile, o, base, sign, out)
+                });
+            }
+        });
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub fn backward<T: Tail>(
+        &self,
+        tail: &T,
+        saved: &[f32],
+        dy: &[f32],
+        dx: &mut [f32],
+        grads: Grads,
+        tail_grads: &mut [&mut [f32]],
+        workspace: &mut [f32],
+    ) {
+        let (rows, full, d, heads) = (self.rows, self.full, self.heads.dims.d, self.heads.dims.heads);
+        let (wide, projection) = (self.heads.dims.wide(), self.heads.dims.projection);
+        let (tail_len, share, grads_len) = (tail.tile_len(rows.tile), self.share(tail), self.grads_len(tail));
+        let lengths = self.heads.dims.lengths();
+        let mut rest = workspace;
+        let [q, k, v, do_] = [0; 4].map(|_| take(&mut rest, rows.total() * full));
+        let delta = take(&mut rest, rows.total() * heads);
+        let lane_grads = take(&mut rest, rows.lanes * grads_len);
+        let sums_len = self.sums_len();
+        let chunk_sums = take(&mut rest, rows.samples * rows.chunks * sums_len);
+        self.project([q, k, v], rest, share);
+        let sides = Sides { q, k, v };
+        let (o, log_sums) = saved.split_at(rows.total() * full);
+
+        // Tail and output projection: dO and δ.
+        let parts = (
+            pieces(dx, |l| rows.row_of_lane(l) * d),
+            pieces(do_, |l| rows.row_of_lane(l) * full),
+            pieces(delta, |l| rows.row_of_lane(l) * heads),
+            equal(lane_grads, grads_len),
+        );
+        par::for_each(rows.lanes, parts, rest, share, &|lane, (dx, do_, delta, lane_grads), scratch| {
+            lane_grads.fill(0.0);
+            let (tail_grads, lane_grads) = lane_grads.split_at_mut(tail.grads_len());
+            let grads = Grads::carve(lane_grads, lengths);
+            let first = rows.row_of_lane(lane);
+            for (sample, range) in self.tiles(lane) {
+                let at = range.start - first;
+                let tile = self.heads.tile(sample, range.clone());
+                let o = &o[range.start * full..range.end * full];
+                let (dx, m) = (&mut dx[at * d..][..tile.rows * d], tile.rows);
+                let dy = &dy[range.start * d..range.end * d];
+                let da = tail.backward(&tile, dy, dx, tail_grads, &mut scratch[..tail_len], &mut |base, sign, out| {
+                    self.output(&tile, o, base, sign, out)
+                });
+                let do_ = &mut do_[at * full..][..m * full];
+                if projection {
+                    let (da_view, w_o) = (View::new(da, m, d), View::new(self.heads.params.w_o, full, d));
+                    gemm(Into::Add, 1.0, View::new(o, m, full).t(), da_view, ViewMut::new(grads.w_o, full, d));
+                    add_column_sums(da, grads.b_o);
+                    gemm(Into::Set, 1.0, da_view, w_o.t(), ViewMut::new(do_, m, full));
+                } else {
+                    do_.copy_from_slice(da);
+                }
+                let delta = &mut delta[at * heads..][..m * heads];
+                for ((delta, o), do_) in delta.iter_mut().zip(o.chunks_exact(wide)).zip(do_.chunks_exact(wide)) {
+                    *delta = dot(o, do_);
+                }
+            }
+        });
+
+        // Scores and projections. Twice where Q and K are normalised over the points.
+        let passes = if sums_len > 0 { [true, false].as_slice() } else { [false].as_slice() };
+        for &collect in passes {
+            let parts = (
+                pieces(dx, |l| rows.row_of_lane(l) * d),
+                equal(lane_grads, grads_len),
+                pieces(chunk_sums, |l| rows.lane_start(l) * sums_len),
+            );
+            let incoming = Incoming { log_sums, do_, delta };
+            par::for_each(rows.lanes, parts, rest, share, &|lane, (dx, lane_grads, sums), scratch| {
+                let first = rows.row_of_lane(lane);
+                let mut grads = Grads::carve(&mut lane_grads[tail.grads_len()..], lengths);
+                if collect {
+                    sums.fill(0.0);
+                }
+                for (i, chunk) in rows.lane(lane).enumerate() {
+                    let own = &mut sums[i * sums_len..][..sums_len];
+                    for range in rows.tiles(chunk) {
+                        let dx = &mut dx[(range.start - first) * d..(range.end - first) * d];
+                        let sums = if collect { NormSums::Collect(own) } else { NormSums::Known(own) };
+                        let tile = self.heads.tile(chunk / rows.chunks, range);
+                        self.tile_backward(&sides, &incoming, &tile, sums, dx, &mut grads, scratch);
+                    }
+                }
+            });
+            if collect {
+                share_sums(rows, chunk_sums, sums_len);
+            }
+        }
+
+        let mut at = 0;
+        for grad in tail_grads.iter_mut().map(|g| &mut **g).chain(grads.into_fields()) {
+            sum_lanes(lane_grads, rows.lanes, at, grad);
+            at += grad.len();
+        }
+    }
+
+    /// dQ̃ of a tile's points as queries, dK̃ and dV of the same points as keys, and from there to the parameters and to x.
+    #[allow(clippy::too_many_arguments)]
+    fn tile_backward(
+        &self,
+        sides: &Sides,
+        incoming: &Incoming,
+        tile: &Tile,
+        mut sums: NormSums,
+        dx: &mut [f32],
+        grads: &mut Grads,
+        mut scratch: &mut [f32],
+    ) {
+        let (d, heads, wide, full, m) =
+            (self.heads.dims.d, self.heads.dims.heads, self.heads.dims.wide(), self.full, tile.rows);
+        let scale = 1.0 / (wide as f32).sqrt();
+        let own = tile.first..tile.first + m;
+        let [dq, dk, dv] = [0; 3].map(|_| take(&mut scratch, m * full));
+        let [hat, g] = [0; 2].map(|_| take(&mut scratch, m * d));
+        let r = take(&mut scratch, m * heads);
+        let [a, ds] = [0; 2].map(|_| take(&mut scratch, m * KEYS));
+        [&mut *dq, &mut *dk, &mut *dv].into_iter().for_each(|g| g.fill(0.0));
+        for h in 0..heads {
+            for other in self.blocks(tile.sample) {
+                let (a, ds) = (&mut a[..m * other.len()], &mut ds[..m * other.len()]);
+                self.block_backward(sides, incoming, tile.sample, h, &own, &other, a, ds);
+                let ds_view = View::new(ds, m, other.len());
+                let dq = ViewMut::strided(&mut dq[h * wide..], m, wide, full);
+                gemm(Into::Add, scale, ds_view, self.head(sides.k, h, &other), dq);
+
+                self.block_backward(sides, incoming, tile.sample, h, &other, &own, a, ds);
+                let (a, ds) = (View::new(a, other.len(), m), View::new(ds, other.len(), m));
+                let dv = ViewMut::strided(&mut dv[h * wide..], m, wide, full);
+                gemm(Into::Add, 1.0, a.t(), self.head(incoming.do_, h, &other), dv);
+                let dk = ViewMut::strided(&mut dk[h * wide..], m, wide, full);
+                gemm(Into::Add, scale, ds.t(), self.head(sides.q, h, &other), dk);
+            }
+        }
+        for (side, wide_gradient) in [(Side::Q, dq), (Side::K, dk), (Side::V, dv)] {
+            self.heads.normalized(side, tile, hat, r);
+            self.heads.widened_backward(side, tile, (hat, r), wide_gradient, &mut sums, dx, grads, g);
+        }
+    }
+
+    /// mask ∘ A and dS of a block.
+    #[allow(clippy::too_many_arguments)]
+    fn block_backward(
+        &self,
+        sides: &Sides,
+        incoming: &Incoming,
+        sample: usize,
+        h: usize,
+        queries: &Range<usize>,
+        keys: &Range<usize>,
+        a: &mut [f32],
+        ds: &mut [f32],
+    ) {
+        let heads = self.heads.dims.heads;
+        self.scores(sides, h, queries, keys, a);
+        let (do_, v) = (self.head(incoming.do_, h, queries), self.head(sides.v, h, keys));
+        gemm(Into::Set, 1.0, do_, v.t(), ViewMut::new(ds, queries.len(), keys.len()));
+        self.mask(sample, h, queries, keys, ds);
+        if self.softmax() {
+            let weights = self.heads.input.weights.map(|w| &w[keys.clone()]);
+            vectorize(|| {
+                let blocks = a.chunks_exact_mut(keys.len()).zip(ds.chunks_exact_mut(keys.len()));
+                for ((a, ds), i) in blocks.zip(queries.clone()) {
+                    let (log_sum, delta) = (incoming.log_sums[i * heads + h], incoming.delta[i * heads + h]);
+                    a.iter_mut().for_each(|a| *a = exp(*a - log_sum));
+                    if let Some(w) = weights {
+                        a.iter_mut().zip(w).for_each(|(a, w)| *a *= w);
+                    }
+                    a.iter().zip(ds).for_each(|(a, ds)| *ds = a * (*ds - delta));
+                }
+            });
+        } else {
+            self.weigh(keys, a);
+            self.weigh(keys, ds);
+        }
+        self.mask(sample, h, queries, keys, a);
+    }
+
+    /// The matrix mask ∘ A, (B, H, n, n).
+    pub fn weights(&self, out: &mut [f32], workspace: &mut [f32]) {
+        let (rows, full, n, heads) = (self.rows, self.full, self.rows.n, self.heads.dims.heads);
+        let (share, mut rest) = (self.share(&super::Bare), workspace);
+        let [q, k, v] = [0; 3].map(|_| take(&mut rest, rows.total() * full));
+        self.project([q, k, v], rest, share);
+        let sides = Sides { q, k, v };
+        par::for_each(rows.samples * heads, equal(out, n * n), &mut [], 0, &|item, out, _| {
+            let (sample, h) = (item / heads, item % heads);
+            let all = sample * n..(sample + 1) * n;
+            self.scores(&sides, h, &all, &all, out);
+            if self.softmax() {
+                for row in out.chunks_exact_mut(n) {
+                    let top = row.iter().fold(f32::NEG_INFINITY, |m, v| m.max(*v));
+                    row.iter_mut().zip(all.clone()).for_each(|(s, j)| *s = self.measure(j) * exp(*s - top));
+                    let scale = 1.0 / sum(row);
+                    row.iter_mut().for_each(|s| *s *= scale);
+                }
+            } else {
+                self.weigh(&all, out);
+            }
+            self.mask(sample, h, &all, &all, out);
+        });
+    }
+}
+
+/// What the backward pass knows of each row before it turns to the scores.
+struct Incoming<'a> {
+    log_sums: &'a [f32],
+    do_: &'a [f32],
+    delta: &'a [f32],
+}

@@ -1,0 +1,135 @@
+//! The pointwise linear layer y = act(x W + b).
+//!
+//! x: (rows, inputs), W: (inputs, outputs), b: (outputs), y: (rows, outputs). Nothing is kept for the backward pass but x; z = xW + b
+//! is computed again there when the activation needs it.
+
+use crate::activation::Activation;
+use crate::dims::{check_at_least, check_len};
+use crate::gemm::{Into, View, ViewMut, gemm};
+use crate::par::{self, Rows, equal, pieces, sum_lanes};
+use crate::tile::{add_bias, add_column_sums};
+
+/// Shapes and activation of a linear layer.
+#[derive(Clone, Copy, Debug)]
+pub struct Linear {
+    /// Rows: points of all samples.
+    pub rows: usize,
+    /// Features of x.
+    pub inputs: usize,
+    /// Features of y.
+    pub outputs: usize,
+    /// The activation.
+    pub activation: Activation,
+}
+
+/// Rows of a tile: two tiles of a hundred features stay in a megabyte of cache.
+const TILE: usize = 256;
+
+impl Linear {
+    fn sizes(&self) -> [(&'static str, usize); 3] {
+        [("rows", self.rows), ("inputs", self.inputs), ("outputs", self.outputs)]
+    }
+
+    fn cut(&self) -> Rows {
+        Rows::new(1, self.rows, TILE)
+    }
+
+    /// Values of workspace that either pass needs for `threads` threads.
+    pub fn workspace_len(&self, threads: usize) -> usize {
+        threads.max(1) * self.share() + self.cut().lanes * self.parameters()
+    }
+
+    /// z and dz of a tile.
+    fn share(&self) -> usize {
+        2 * TILE * self.outputs
+    }
+
+    fn parameters(&self) -> usize {
+        (self.inputs + 1) * self.outputs
+    }
+
+    /// `y = act(x W + b)`
+    pub fn forward(&self, w: &[f32], b: &[f32], x: &[f32], y: &mut [f32], workspace: &mut [f32]) {
+        self.check(w, b, x, y.len(), workspace);
+        let (rows, inputs, outputs) = (self.cut(), self.inputs, self.outputs);
+        if outputs == 0 {
+            return;
+        }
+        let parts = pieces(y, |l| rows.row_of_lane(l) * outputs);
+        par::for_each(rows.lanes, parts, workspace, self.share(), &|lane, y, scratch| {
+            let first = rows.row_of_lane(lane);
+            for tile in rows.lane(lane).flat_map(|c| rows.tiles(c)) {
+                let y = &mut y[(tile.start - first) * outputs..][..tile.len() * outputs];
+                let x = View::new(&x[tile.start * inputs..], tile.len(), inputs);
+                if self.activation == Activation::None {
+                    self.affine(x, tile.len(), w, b, y);
+                } else {
+                    let z = &mut scratch[..tile.len() * outputs];
+                    self.affine(x, tile.len(), w, b, z);
+                    self.activation.forward(z, y);
+                }
+            }
+        });
+    }
+
+    /// Gradients of x, W and b; they are overwritten.
+    pub fn backward(
+        &self,
+        w: &[f32],
+        b: &[f32],
+        x: &[f32],
+        dy: &[f32],
+        dx: &mut [f32],
+        (dw, db): (&mut [f32], &mut [f32]),
+        workspace: &mut [f32],
+    ) {
+        self.check(w, b, x, dy.len(), workspace);
+        check_len("linear dx", dx.len(), x.len(), &self.sizes());
+        check_len("linear dw", dw.len(), w.len(), &self.sizes());
+        check_len("linear db", db.len(), b.len(), &self.sizes());
+        let (rows, inputs, outputs) = (self.cut(), self.inputs, self.outputs);
+        if outputs == 0 {
+            dx.fill(0.0);
+            return;
+        }
+        let (partial, scratch) = workspace.split_at_mut(rows.lanes * self.parameters());
+        let parts = (pieces(dx, |l| rows.row_of_lane(l) * inputs), equal(partial, self.parameters()));
+        par::for_each(rows.lanes, parts, scratch, self.share(), &|lane, (dx, partial), scratch| {
+            partial.fill(0.0);
+            let (dw, db) = partial.split_at_mut(w.len());
+            let first = rows.row_of_lane(lane);
+            for tile in rows.lane(lane).flat_map(|c| rows.tiles(c)) {
+                let (m, len) = (tile.len(), tile.len() * outputs);
+                let x = View::new(&x[tile.start * inputs..], m, inputs);
+                let (z, dz) = scratch.split_at_mut(TILE * outputs);
+                let (z, dz) = (&mut z[..len], &mut dz[..len]);
+                dz.copy_from_slice(&dy[tile.start * outputs..][..len]);
+                if self.activation != Activation::None {
+                    self.affine(x, m, w, b, z);
+                    self.activation.backward(z, dz);
+                }
+                add_column_sums(dz, db);
+                gemm(Into::Add, 1.0, x.t(), View::new(dz, m, outputs), ViewMut::new(dw, inputs, outputs));
+                let dx = &mut dx[(tile.start - first) * inputs..][..m * inputs];
+                let w = View::new(w, inputs, outputs);
+                gemm(Into::Set, 1.0, View::new(dz, m, outputs), w.t(), ViewMut::new(dx, m, inputs));
+            }
+        });
+        sum_lanes(partial, rows.lanes, 0, dw);
+        sum_lanes(partial, rows.lanes, w.len(), db);
+    }
+
+    /// `z = x W + b` of a tile.
+    fn affine(&self, x: View, m: usize, w: &[f32], b: &[f32], z: &mut [f32]) {
+        gemm(Into::Set, 1.0, x, View::new(w, self.inputs, self.outputs), ViewMut::new(z, m, self.outputs));
+        add_bias(z, b);
+    }
+
+    fn check(&self, w: &[f32], b: &[f32], x: &[f32], y: usize, workspace: &[f32]) {
+        check_len("linear w", w.len(), self.inputs * self.outputs, &self.sizes());
+        check_len("linear b", b.len(), self.outputs, &self.sizes());
+        check_len("linear x", x.len(), self.rows * self.inputs, &self.sizes());
+        check_len("linear y", y, self.rows * self.outputs, &self.sizes());
+        check_at_least("linear workspace", workspace.len(), self.workspace_len(1), &self.sizes());
+    }
+}

@@ -1,0 +1,325 @@
+//! Layer norm (each row over its features) and instance norm (each feature over the points of its sample).
+//!
+//! x̂ = (x − μ)·r with r = 1/√(σ² + ε) and the biased variance σ²; y = γ x̂ + β. Backward, with g = γ·dy and
+//! means over whatever was normalised: dx = r (g − mean(g) − x̂ mean(g x̂)).
+//!
+//! The first half of the file works in place on tiles and leaves the affine map to the caller; the second half are the two norms
+//! as kernels of their own.
+
+use crate::dims::{check_at_least, check_len, take};
+use crate::par::{self, Rows, equal, pieces, sum_lanes};
+use crate::simd::{dot, sum, sum_by, vectorize};
+use crate::tile::{add, add_column_dots, add_column_sums, scale_columns};
+
+/// Normalises every group of `width` values in place after adding `bias` (one value per column, or none), and keeps r per group.
+pub(crate) fn normalize_groups(u: &mut [f32], bias: &[f32], width: usize, eps: f32, r: &mut [f32]) {
+    vectorize(|| {
+        if !bias.is_empty() {
+            for row in u.chunks_exact_mut(bias.len()) {
+                row.iter_mut().zip(bias).for_each(|(u, b)| *u += b);
+            }
+        }
+        for (group, r) in u.chunks_exact_mut(width).zip(r) {
+            let mean = sum(group) / width as f32;
+            let variance = sum_by(group, |v| (v - mean) * (v - mean)) / width as f32;
+            *r = 1.0 / (variance + eps).sqrt();
+            group.iter_mut().for_each(|v| *v = (*v - mean) * *r);
+        }
+    });
+}
+
+/// Turns gradients of x̂ into gradients of x, in place, group by group.
+pub(crate) fn normalize_groups_backward(hat: &[f32], r: &[f32], g: &mut [f32], width: usize) {
+    vectorize(|| {
+        for ((hat, g), r) in hat.chunks_exact(width).zip(g.chunks_exact_mut(width)).zip(r) {
+            let mean = sum(g) / width as f32;
+            let slope = dot(g, hat) / width as f32;
+            for (g, h) in g.iter_mut().zip(hat) {
+                *g = r * (*g - mean - h * slope);
+            }
+        }
+    });
+}
+
+/// Mean and sum of squared deviations per column, merged tile by tile (Chan's update), so that a mean far from zero costs no digits.
+///
+/// Layout: `[mean (width) | deviations (width)]`; `seen` rows are in it already.
+pub(crate) fn add_column_statistics(u: &[f32], seen: usize, statistics: &mut [f32]) {
+    let width = statistics.len() / 2;
+    let rows = u.len() / width.max(1);
+    let (mean, deviations) = statistics.split_at_mut(width);
+    for c in 0..width {
+        let column = || u.iter().skip(c).step_by(width);
+        let own_mean = column().sum::<f32>() / rows as f32;
+        let own_deviations: f32 = column().map(|v| (v - own_mean) * (v - own_mean)).sum();
+        merge_column(&mut mean[c], &mut deviations[c], seen, own_mean, own_deviations, rows);
+    }
+}
+
+/// Merges the statistics of `rows` further rows into those of `seen` rows.
+pub(crate) fn merge_column_statistics(statistics: &mut [f32], seen: usize, other: &[f32], rows: usize) {
+    let width = statistics.len() / 2;
+    let (mean, deviations) = statistics.split_at_mut(width);
+    for c in 0..width {
+        merge_column(&mut mean[c], &mut deviations[c], seen, other[c], other[width + c], rows);
+    }
+}
+
+fn merge_column(mean: &mut f32, deviations: &mut f32, seen: usize, other: f32, other_deviations: f32, rows: usize) {
+    let share = rows as f32 / (seen + rows) as f32;
+    let shift = if seen == 0 { 0.0 } else { other - *mean };
+    *mean = if seen == 0 { other } else { *mean + shift * share };
+    *deviations = if seen == 0 { 0.0 } else { *deviations };
+    *deviations += other_deviations + shift * shift * seen as f32 * share;
+}
+
+/// Turns deviations over `n` points into r = 1/√(σ² + ε), in place.
+pub(crate) fn finish_statistics(statistics: &mut [f32], n: usize, eps: f32) {
+    let width = statistics.len() / 2;
+    for v in &mut statistics[width..] {
+        *v = 1.0 / (*v / n as f32 + eps).sqrt();
+    }
+}
+
+/// Normalises columns in place with `[mean | r]`, after adding `bias` (or none).
+pub(crate) fn normalize_columns(u: &mut [f32], bias: &[f32], statistics: &[f32]) {
+    let (mean, r) = statistics.split_at(statistics.len() / 2);
+    vectorize(|| {
+        for row in u.chunks_exact_mut(mean.len()) {
+            if !bias.is_empty() {
+                row.iter_mut().zip(bias).for_each(|(u, b)| *u += b);
+            }
+            for ((u, m), r) in row.iter_mut().zip(mean).zip(r) {
+                *u = (*u - m) * r;
+            }
+        }
+    });
+}
+
+/// Turns gradients of x̂ into gradients of x, in place; `sums` is `[Σ g | Σ g x̂]` over the `n` points of the sample.
+pub(crate) fn normalize_columns_backward(hat: &[f32], statistics: &[f32], sums: &[f32], n: usize, g: &mut [f32]) {
+    let width = statistics.len() / 2;
+    let (r, (mean, slope)) = (&statistics[width..], sums.split_at(width));
+    let inverse = 1.0 / n as f32;
+    vectorize(|| {
+        for (hat, g) in hat.chunks_exact(width).zip(g.chunks_exact_mut(width)) {
+            for c in 0..width {
+                g[c] = r[c] * (g[c] - inverse * (mean[c] + hat[c] * slope[c]));
+            }
+        }
+    });
+}
+
+/// Layer norm over the last axis of (rows, width).
+#[derive(Clone, Copy, Debug)]
+pub struct LayerNorm {
+    /// Rows.
+    pub rows: usize,
+    /// Features per row.
+    pub width: usize,
+    /// ε
+    pub eps: f32,
+}
+
+/// Rows that a norm keeps in cache at a time.
+const TILE: usize = 64;
+
+impl LayerNorm {
+    fn sizes(&self) -> [(&'static str, usize); 2] {
+        [("rows", self.rows), ("width", self.width)]
+    }
+
+    fn cut(&self) -> Rows {
+        Rows::new(1, self.rows, TILE)
+    }
+
+    /// Values of workspace that [`backward`](Self::backward) needs for `threads` threads.
+    pub fn workspace_len(&self, threads: usize) -> usize {
+        threads.max(1) * self.share() + self.cut().lanes * 2 * self.width
+    }
+
+    fn share(&self) -> usize {
+        TILE * (self.width + 1)
+    }
+
+    /// `out = γ x̂ + β`; x, out: (rows, width), γ, β: (width).
+    pub fn forward(&self, gamma: &[f32], beta: &[f32], x: &[f32], out: &mut [f32]) {
+        let (len, width, rows) = (self.rows * self.width, self.width, self.cut());
+        check_len("layer norm x", x.len(), len, &self.sizes());
+        check_len("layer norm out", out.len(), len, &self.sizes());
+        check_len("layer norm gamma", gamma.len(), width, &self.sizes());
+        check_len("layer norm beta", beta.len(), width, &self.sizes());
+        if len == 0 {
+            return;
+        }
+        par::for_each(rows.lanes, pieces(out, |l| rows.row_of_lane(l) * width), &mut [], 0, &|lane, out, _| {
+            let start = rows.row_of_lane(lane) * width;
+            let mut r = [0.0];
+            for (row, x) in out.chunks_exact_mut(width).zip(x[start..].chunks_exact(width)) {
+                row.copy_from_slice(x);
+                normalize_groups(row, &[], width, self.eps, &mut r);
+                row.iter_mut().zip(gamma).zip(beta).for_each(|((o, g), b)| *o = g * *o + b);
+            }
+        });
+    }
+
+    /// Gradients of x, γ and β; they are overwritten.
+    pub fn backward(
+        &self,
+        gamma: &[f32],
+        x: &[f32],
+        dy: &[f32],
+        dx: &mut [f32],
+        (dgamma, dbeta): (&mut [f32], &mut [f32]),
+        workspace: &mut [f32],
+    ) {
+        let (len, width, rows) = (self.rows * self.width, self.width, self.cut());
+        for (what, found) in [("layer norm x", x.len()), ("layer norm dy", dy.len()), ("layer norm dx", dx.len())] {
+            check_len(what, found, len, &self.sizes());
+        }
+        for (what, found) in [("layer norm gamma", gamma.len()), ("layer norm dgamma", dgamma.len()), ("layer norm dbeta", dbeta.len())] {
+            check_len(what, found, width, &self.sizes());
+        }
+        check_at_least("layer norm workspace", workspace.len(), self.workspace_len(1), &self.sizes());
+        let (mut partial, scratch) = workspace.split_at_mut(rows.lanes * 2 * width);
+        partial.fill(0.0);
+        if len > 0 {
+            let parts = (pieces(dx, |l| rows.row_of_lane(l) * width), equal(&mut partial, 2 * width));
+            par::for_each(rows.lanes, parts, scratch, self.share(), &|lane, (dx, partial), scratch| {
+                let first = rows.row_of_lane(lane);
+                let (dgamma, dbeta) = partial.split_at_mut(width);
+                for chunk in rows.lane(lane) {
+                    for tile in rows.tiles(chunk) {
+                        let (at, count) = (tile.start * width..tile.end * width, tile.len());
+                        let (hat, r) = scratch.split_at_mut(TILE * width);
+                        let (hat, r) = (&mut hat[..count * width], &mut r[..count]);
+                        hat.copy_from_slice(&x[at.clone()]);
+                        normalize_groups(hat, &[], width, self.eps, r);
+                        add_column_dots(&dy[at.clone()], hat, dgamma);
+                        add_column_sums(&dy[at.clone()], dbeta);
+                        let dx = &mut dx[(tile.start - first) * width..][..count * width];
+                        dx.copy_from_slice(&dy[at]);
+                        scale_columns(dx, gamma);
+                        normalize_groups_backward(hat, r, dx, width);
+                    }
+                }
+            });
+        }
+        sum_lanes(partial, rows.lanes, 0, dgamma);
+        sum_lanes(partial, rows.lanes, width, dbeta);
+    }
+}
+
+/// Instance norm of (batch, n, width): every feature over the n points of its sample.
+#[derive(Clone, Copy, Debug)]
+pub struct InstanceNorm {
+    /// Samples.
+    pub batch: usize,
+    /// Points per sample.
+    pub n: usize,
+    /// Features per point.
+    pub width: usize,
+    /// ε
+    pub eps: f32,
+}
+
+impl InstanceNorm {
+    fn sizes(&self) -> [(&'static str, usize); 3] {
+        [("batch", self.batch), ("n", self.n), ("width", self.width)]
+    }
+
+    /// Values of workspace that [`forward`](Self::forward) and [`backward`](Self::backward) need for `threads` threads.
+    pub fn workspace_len(&self, threads: usize) -> usize {
+        threads.max(1) * 4 * self.width + self.batch * 2 * self.width
+    }
+
+    /// `out = γ x̂ + β`; x, out: (batch, n, width), γ, β: (width).
+    pub fn forward(&self, gamma: &[f32], beta: &[f32], x: &[f32], out: &mut [f32], workspace: &mut [f32]) {
+        let (len, width) = (self.batch * self.n * self.width, self.width);
+        check_len("instance norm x", x.len(), len, &self.sizes());
+        check_len("instance norm out", out.len(), len, &self.sizes());
+        check_len("instance norm gamma", gamma.len(), width, &self.sizes());
+        check_len("instance norm beta", beta.len(), width, &self.sizes());
+        check_at_least("instance norm workspace", workspace.len(), self.workspace_len(1), &self.sizes());
+        if len == 0 {
+            return;
+        }
+        par::for_each(self.batch, equal(out, self.n * width), workspace, 4 * width, &|sample, out, scratch| {
+            let statistics = &mut scratch[..2 * width];
+            let x = &x[sample * self.n * width..][..self.n * width];
+            self.statistics(x, statistics);
+            out.copy_from_slice(x);
+            normalize_columns(out, &[], statistics);
+            for row in out.chunks_exact_mut(width) {
+                row.iter_mut().zip(gamma).zip(beta).for_each(|((o, g), b)| *o = g * *o + b);
+            }
+        });
+    }
+
+    /// Gradients of x, γ and β; they are overwritten.
+    pub fn backward(
+        &self,
+        gamma: &[f32],
+        x: &[f32],
+        dy: &[f32],
+        dx: &mut [f32],
+        (dgamma, dbeta): (&mut [f32], &mut [f32]),
+        workspace: &mut [f32],
+    ) {
+        let (len, width) = (self.batch * self.n * self.width, self.width);
+        for (what, found) in [("instance norm x", x.len()), ("instance norm dy", dy.len()), ("instance norm dx", dx.len())] {
+            check_len(what, found, len, &self.sizes());
+        }
+        for (what, found) in [("instance norm gamma", gamma.len()), ("instance norm dgamma", dgamma.len()), ("instance norm dbeta", dbeta.len())] {
+            check_len(what, found, width, &self.sizes());
+        }
+        check_at_least("instance norm workspace", workspace.len(), self.workspace_len(1), &self.sizes());
+        dgamma.fill(0.0);
+        dbeta.fill(0.0);
+        if len == 0 {
+            return;
+        }
+        let mut rest = workspace;
+        let partial = take(&mut rest, self.batch * 2 * width);
+        partial.fill(0.0);
+        let parts = (equal(dx, self.n * width), equal(partial, 2 * width));
+        par::for_each(self.batch, parts, rest, 4 * width, &|sample, (dx, partial), scratch| {
+            let (statistics, sums) = scratch.split_at_mut(2 * width);
+            let x = &x[sample * self.n * width..][..self.n * width];
+            let dy = &dy[sample * self.n * width..][..self.n * width];
+            self.statistics(x, statistics);
+            // partial = [Σ dy x̂ | Σ dy], a row at a time: x̂ is cheaper to make again than to keep.
+            let (dot, plain) = partial.split_at_mut(width);
+            let (mean, r) = statistics.split_at(width);
+            for (x, dy) in x.chunks_exact(width).zip(dy.chunks_exact(width)) {
+                for c in 0..width {
+                    dot[c] += dy[c] * (x[c] - mean[c]) * r[c];
+                    plain[c] += dy[c];
+                }
+            }
+            for c in 0..width {
+                sums[c] = gamma[c] * plain[c];
+                sums[width + c] = gamma[c] * dot[c];
+            }
+            let inverse = 1.0 / self.n as f32;
+            for ((x, dy), dx) in x.chunks_exact(width).zip(dy.chunks_exact(width)).zip(dx.chunks_exact_mut(width)) {
+                for c in 0..width {
+                    let hat = (x[c] - mean[c]) * r[c];
+                    dx[c] = r[c] * (gamma[c] * dy[c] - inverse * (sums[c] + hat * sums[width + c]));
+                }
+            }
+        });
+        for sample in partial.chunks_exact(2 * width) {
+            add(dgamma, &sample[..width]);
+            add(dbeta, &sample[width..]);
+        }
+    }
+
+    /// `[mean | r]` of one sample.
+    fn statistics(&self, x: &[f32], statistics: &mut [f32]) {
+        for (t, tile) in x.chunks(TILE * self.width).enumerate() {
+            add_column_statistics(tile, t * TILE, statistics);
+        }
+        finish_statistics(statistics, self.n, self.eps);
+    }
+}

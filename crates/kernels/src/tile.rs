@@ -1,0 +1,193 @@
+//! Loops over the rows of a tile that several kernels share. A tile is `rows × width`, row-major, in cache.
+
+use crate::simd::{axpy, vectorize};
+
+/// `out_r = base_r + scale·(constant + Σ_a coordinates_ra table_a)`, the part of an affine map that is no GEMM.
+///
+/// `coordinates` is (rows, p) and `table` (p, width): p is so small that a product with it would waste a GEMM tile.
+pub(crate) fn set_affine(
+    out: &mut [f32],
+    base: Option<&[f32]>,
+    scale: f32,
+    constant: &[f32],
+    coordinates: &[f32],
+    table: &[f32],
+) {
+    let width = constant.len();
+    let p = table.len() / width.max(1);
+    vectorize(|| {
+        for (r, out) in out.chunks_exact_mut(width).enumerate() {
+            match base {
+                Some(base) => {
+                    for ((o, b), c) in out.iter_mut().zip(&base[r * width..][..width]).zip(constant) {
+                        *o = b + scale * c;
+                    }
+                }
+                None => {
+                    for (o, c) in out.iter_mut().zip(constant) {
+                        *o = scale * c;
+                    }
+                }
+            }
+            for a in 0..p {
+                axpy(scale * coordinates[r * p + a], &table[a * width..][..width], out);
+            }
+        }
+    });
+}
+
+/// Columns summed at once: their sums stay in registers over all rows.
+const BLOCK: usize = 64;
+
+/// `sums += [coordinates | 1]ᵀ diag(weights) u`: (p + 1, width), one row per coordinate and the plain sum last.
+pub(crate) fn add_moments(u: &[f32], coordinates: &[f32], weights: Option<&[f32]>, sums: &mut [f32], width: usize) {
+    let p = sums.len() / width - 1;
+    for a in 0..=p {
+        let sums = &mut sums[a * width..][..width];
+        if a == p && weights.is_none() {
+            add_columns(u, |_| 1.0, sums);
+        } else {
+            add_columns(
+                u,
+                |r| {
+                    let x = if a < p { coordinates[r * p + a] } else { 1.0 };
+                    weights.map_or(x, |w| w[r] * x)
+                },
+                sums,
+            );
+        }
+    }
+}
+
+/// `sums += Σ_r u_r`
+pub(crate) fn add_column_sums(u: &[f32], sums: &mut [f32]) {
+    add_columns(u, |_| 1.0, sums);
+}
+
+/// `sums += Σ_r u_r ∘ v_r`
+pub(crate) fn add_column_dots(u: &[f32], v: &[f32], sums: &mut [f32]) {
+    let width = sums.len();
+    vectorize(|| {
+        for (u, v) in u.chunks_exact(width).zip(v.chunks_exact(width)) {
+            for ((s, u), v) in sums.iter_mut().zip(u).zip(v) {
+                *s += u * v;
+            }
+        }
+    });
+}
+
+#[inline(always)]
+fn add_columns(u: &[f32], factor: impl Fn(usize) -> f32, sums: &mut [f32]) {
+    let width = sums.len();
+    vectorize(|| {
+        let mut start = 0;
+        while start + BLOCK <= width {
+            add_block::<BLOCK>(u, width, start, &factor, sums);
+            start += BLOCK;
+        }
+        while start + 16 <= width {
+            add_block::<16>(u, width, start, &factor, sums);
+            start += 16;
+        }
+        for c in start..width {
+            sums[c] += u.iter().skip(c).step_by(width).enumerate().map(|(r, v)| factor(r) * v).sum::<f32>();
+        }
+    });
+}
+
+#[inline(always)]
+fn add_block<const N: usize>(
+    u: &[f32],
+    width: usize,
+    start: usize,
+    factor: &impl Fn(usize) -> f32,
+    sums: &mut [f32],
+) {
+    let mut acc = [0.0f32; N];
+    for (r, row) in u.chunks_exact(width).enumerate() {
+        let f = factor(r);
+        let row: &[f32; N] = row[start..start + N].try_into().expect("a block lies inside the row");
+        for i in 0..N {
+            acc[i] += f * row[i];
+        }
+    }
+    for (s, a) in sums[start..start + N].iter_mut().zip(acc) {
+        *s += a;
+    }
+}
+
+/// `u_r *= weights_r`
+pub(crate) fn scale_rows(u: &mut [f32], weights: &[f32]) {
+    let width = u.len().checked_div(weights.len()).unwrap_or(0).max(1);
+    vectorize(|| {
+        for (row, w) in u.chunks_exact_mut(width).zip(weights) {
+            row.iter_mut().for_each(|v| *v *= w);
+        }
+    });
+}
+
+/// `u_r += bias`
+pub(crate) fn add_bias(u: &mut [f32], bias: &[f32]) {
+    vectorize(|| {
+        for row in u.chunks_exact_mut(bias.len().max(1)) {
+            row.iter_mut().zip(bias).for_each(|(u, b)| *u += b);
+        }
+    });
+}
+
+/// `out_r = gamma ∘ u_r + beta`
+pub(crate) fn set_scaled(out: &mut [f32], u: &[f32], gamma: &[f32], beta: &[f32]) {
+    let width = gamma.len().max(1);
+    vectorize(|| {
+        for (out, u) in out.chunks_exact_mut(width).zip(u.chunks_exact(width)) {
+            for (((o, u), g), b) in out.iter_mut().zip(u).zip(gamma).zip(beta) {
+                *o = g * u + b;
+            }
+        }
+    });
+}
+
+/// `u_r *= gamma`
+pub(crate) fn scale_columns(u: &mut [f32], gamma: &[f32]) {
+    vectorize(|| {
+        for row in u.chunks_exact_mut(gamma.len().max(1)) {
+            row.iter_mut().zip(gamma).for_each(|(u, g)| *u *= g);
+        }
+    });
+}
+
+/// `out += u`
+pub(crate) fn add(out: &mut [f32], u: &[f32]) {
+    vectorize(|| out.iter_mut().zip(u).for_each(|(o, u)| *o += u));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_match_loops_for_widths_of_any_remainder() {
+        for width in [1, 15, 16, 31, 64, 97, 145] {
+            let (rows, p) = (5, 2);
+            let u: Vec<f32> = (0..rows * width).map(|i| (i % 7) as f32).collect();
+            let x: Vec<f32> = (0..rows * p).map(|i| i as f32).collect();
+            let w: Vec<f32> = (0..rows).map(|i| 1.0 + i as f32).collect();
+            let mut sums = vec![1.0; (p + 1) * width];
+            add_moments(&u, &x, Some(&w), &mut sums, width);
+            for a in 0..=p {
+                for c in 0..width {
+                    let want: f32 =
+                        (0..rows).map(|r| w[r] * if a < p { x[r * p + a] } else { 1.0 } * u[r * width + c]).sum();
+                    assert_eq!(sums[a * width + c], 1.0 + want, "width {width}, row {a}, column {c}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn affine_part_adds_base_constant_and_coordinates() {
+        let mut out = vec![0.0; 4];
+        set_affine(&mut out, Some(&[1.0, 2.0, 3.0, 4.0]), -1.0, &[10.0, 20.0], &[1.0, 2.0], &[0.5, 0.25]);
+        assert_eq!(out, [1.0 - 10.5, 2.0 - 20.25, 3.0 - 11.0, 4.0 - 20.5]);
+    }
+}

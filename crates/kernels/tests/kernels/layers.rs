@@ -1,0 +1,157 @@
+//! Attention and encoder layers whose parameters are a list, so that tests can walk, perturb and compare them one by one.
+
+use crate::support::{check_gradient, values, widen};
+use galerkin_kernels::attention::{self, Attention, Input, Norm};
+use galerkin_kernels::encoder::{self, EncoderLayer};
+use galerkin_kernels::reference;
+
+/// The parameters, in the order of the lists: those of attention, then those of the encoder layer around it.
+#[rustfmt::skip]
+pub const NAMES: [&str; 20] = [
+    "w_q", "b_q", "w_k", "b_k", "w_v", "b_v", "gamma_k", "beta_k", "gamma_qv", "beta_qv", "w_o", "b_o",
+    "w_1", "b_1", "w_2", "b_2", "gamma_1", "beta_1", "gamma_2", "beta_2",
+];
+
+/// The lengths of the twelve parameters of attention.
+pub fn attention_lens(layer: &Attention) -> Vec<usize> {
+    let d = layer.d;
+    let norm = if layer.norm == Norm::None { 0 } else { d };
+    let (w_o, b_o) = if layer.projection { (layer.heads * layer.wide() * d, d) } else { (0, 0) };
+    vec![d * d, d, d * d, d, d * d, d, norm, norm, norm, norm, w_o, b_o]
+}
+
+/// The lengths of the twenty parameters of an encoder layer.
+pub fn encoder_lens(layer: &EncoderLayer) -> Vec<usize> {
+    let (d, f) = (layer.attention.d, layer.hidden);
+    let norm = if layer.norm_after { d } else { 0 };
+    [attention_lens(&layer.attention), vec![d * f, f, f * d, d, norm, norm, norm, norm]].concat()
+}
+
+/// Parameters of these lengths, none at a special value: γ around 1, the others around 0 and small enough that the layers
+/// of a test neither blow up nor saturate.
+pub fn parameters(lens: &[usize], d: usize) -> Vec<Vec<f32>> {
+    let draw = |(slot, &len): (usize, &usize)| {
+        let gamma = NAMES[slot].starts_with("gamma");
+        let scale = if NAMES[slot].starts_with("w_") { 1.5 / (d as f32).sqrt() } else { 0.5 };
+        let shift = if gamma { 1.0 } else { 0.0 };
+        values(100 + slot as u32, len).into_iter().map(|v| shift + scale * v).collect()
+    };
+    lens.iter().enumerate().map(draw).collect()
+}
+
+pub fn attention_params<T>(list: &[Vec<T>]) -> attention::Params<'_, T> {
+    let [w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o] = list else {
+        panic!("attention has 12 parameters, not {}", list.len())
+    };
+    attention::Params { w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o }
+}
+
+pub fn encoder_params<T>(list: &[Vec<T>]) -> encoder::Params<'_, T> {
+    let (inner, outer) = list.split_at(12);
+    let [w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2] = outer else {
+        panic!("an encoder layer has 20 parameters, not {}", list.len())
+    };
+    let attention = attention_params(inner);
+    encoder::Params { attention, w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2 }
+}
+
+/// What a layer looks at, owned.
+#[derive(Clone)]
+pub struct Given<T = f32> {
+    pub x: Vec<T>,
+    pub coordinates: Vec<T>,
+    pub weights: Option<Vec<T>>,
+}
+
+impl<T> Given<T> {
+    pub fn input(&self) -> Input<'_, T> {
+        Input { x: &self.x, coordinates: &self.coordinates, weights: self.weights.as_deref() }
+    }
+}
+
+impl Given {
+    /// Random x and coordinates, and on demand positive quadrature weights that sum to about one.
+    pub fn new(layer: &Attention, weighted: bool) -> Self {
+        let points = layer.batch * layer.n;
+        let weigh = |v: f32| (1.0 + 0.8 * v) / layer.n as f32;
+        Given {
+            x: values(1, points * layer.d),
+            coordinates: values(2, points * layer.coordinates).into_iter().map(|v| 0.5 + 0.5 * v).collect(),
+            weights: weighted.then(|| values(3, points).into_iter().map(weigh).collect()),
+        }
+    }
+
+    pub fn widen(&self) -> Given<f64> {
+        Given {
+            x: widen(&self.x),
+            coordinates: widen(&self.coordinates),
+            weights: self.weights.as_deref().map(widen),
+        }
+    }
+}
+
+/// A list of parameters in f64.
+pub fn widen_all(list: &[Vec<f32>]) -> Vec<Vec<f64>> {
+    list.iter().map(|values| widen(values)).collect()
+}
+
+/// y of the attention kernel's reference.
+pub fn reference_attention(layer: &Attention, list: &[Vec<f64>], given: &Given<f64>) -> Vec<f64> {
+    reference::attention(layer, &attention_params(list), given.input()).y
+}
+
+/// y of the encoder kernel's reference.
+pub fn reference_encoder(layer: &EncoderLayer, list: &[Vec<f64>], given: &Given<f64>) -> Vec<f64> {
+    reference::encoder_layer(layer, &encoder_params(list), given.input())
+}
+
+/// Checks the gradient of x and of every parameter against central differences of `y`, a reference as a function of the
+/// parameters and the input, under the loss Σ dy·y.
+///
+/// A weight and its bias are one vector here: some biases have gradient zero by symmetry (that of K under softmax), and
+/// what is left of them is rounding of values as large as in the weight's gradient.
+#[track_caller]
+pub fn check_gradients(
+    what: &str,
+    (list, grads): (&[Vec<f32>], &[Vec<f32>]),
+    (given, dx): (&Given, &[f32]),
+    dy: &[f32],
+    y: impl Fn(&[Vec<f64>], &Given<f64>) -> Vec<f64>,
+    roundings: f64,
+) {
+    let (at, given) = (widen_all(list), given.widen());
+    let loss = |y: Vec<f64>| y.iter().zip(dy).map(|(y, dy)| y * *dy as f64).sum::<f64>();
+    let of_x = |x: &[f64]| loss(y(&at, &Given { x: x.to_vec(), ..given.clone() }));
+    check_gradient(&format!("{what}: x"), dx, &given.x, of_x, roundings);
+    for slot in (0..list.len()).step_by(2) {
+        let of_pair = |pair: &[f64]| {
+            let mut moved = at.clone();
+            let (first, second) = pair.split_at(at[slot].len());
+            moved[slot] = first.to_vec();
+            moved[slot + 1] = second.to_vec();
+            loss(y(&moved, &given))
+        };
+        let name = format!("{what}: {} and {}", NAMES[slot], NAMES[slot + 1]);
+        let pair = [at[slot].as_slice(), &at[slot + 1]].concat();
+        let gradient = [grads[slot].as_slice(), &grads[slot + 1]].concat();
+        check_gradient(&name, &gradient, &pair, of_pair, roundings);
+    }
+}
+
+/// Runs `f`, which has to panic, and returns the message.
+#[track_caller]
+pub fn panic_message(what: &str, f: impl FnOnce() + std::panic::UnwindSafe) -> String {
+    let payload = std::panic::catch_unwind(f).expect_err(&format!("{what}: did not panic"));
+    match payload.downcast::<String>() {
+        Ok(message) => *message,
+        Err(payload) => payload.downcast_ref::<&str>().unwrap_or(&"").to_string(),
+    }
+}
+
+/// Asserts that a panic's message names every size as `name = size`.
+#[track_caller]
+pub fn assert_names_sizes(what: &str, message: &str, sizes: &[usize]) {
+    for size in sizes {
+        assert!(message.contains(&format!("= {size}")), "{what}: {size} is missing in {message:?}");
+    }
+}
