@@ -118,15 +118,18 @@ struct Update {
 
 impl Update {
     fn apply(self, slot: Slot) {
-        vectorize(|| {
-            let state = slot.m.iter_mut().zip(slot.v);
-            for ((p, g), (m, v)) in slot.param.iter_mut().zip(slot.grad).zip(state) {
-                let g = self.clip * g;
-                *m = self.beta1 * *m + self.one_minus_beta1 * g;
-                *v = self.beta2 * *v + self.one_minus_beta2 * (g * g);
-                *p = self.keep * *p - self.step_size * *m / (v.sqrt() * self.root_correction + self.eps);
-            }
-        });
+        vectorize(
+            #[inline(always)]
+            || {
+                let state = slot.m.iter_mut().zip(slot.v);
+                for ((p, g), (m, v)) in slot.param.iter_mut().zip(slot.grad).zip(state) {
+                    let g = self.clip * g;
+                    *m = self.beta1 * *m + self.one_minus_beta1 * g;
+                    *v = self.beta2 * *v + self.one_minus_beta2 * (g * g);
+                    *p = self.keep * *p - self.step_size * *m / (v.sqrt() * self.root_correction + self.eps);
+                }
+            },
+        );
     }
 }
 

@@ -405,9 +405,12 @@ fn turn(w: &[f32], inputs: usize, outputs: usize, turned: &mut [f32]) {
 
 /// `sum += ` every row of `rows`.
 fn add_rows(rows: &[f32], sum: &mut [f32]) {
-    vectorize(|| {
-        for row in rows.chunks_exact(sum.len().max(1)) {
-            sum.iter_mut().zip(row).for_each(|(s, v)| *s += v);
-        }
-    });
+    vectorize(
+        #[inline(always)]
+        || {
+            for row in rows.chunks_exact(sum.len().max(1)) {
+                sum.iter_mut().zip(row).for_each(|(s, v)| *s += v);
+            }
+        },
+    );
 }

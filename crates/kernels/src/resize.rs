@@ -136,19 +136,23 @@ impl Resize {
             upper
         } else {
             let between = &mut scratch[..row_len];
-            vectorize(|| tap.mix(upper, input(tap.low + 1), between));
+            let lower = input(tap.low + 1);
+            vectorize(|| tap.mix(upper, lower, between));
             between
         };
-        vectorize(|| {
-            for (z, tap) in z.chunks_exact_mut(c.max(1)).zip(&along.taps) {
-                let left = &between[tap.low * c..][..c];
-                if tap.on_grid() {
-                    z.copy_from_slice(left);
-                } else {
-                    tap.mix(left, &between[(tap.low + 1) * c..][..c], z);
+        vectorize(
+            #[inline(always)]
+            || {
+                for (z, tap) in z.chunks_exact_mut(c.max(1)).zip(&along.taps) {
+                    let left = &between[tap.low * c..][..c];
+                    if tap.on_grid() {
+                        z.copy_from_slice(left);
+                    } else {
+                        tap.mix(left, &between[(tap.low + 1) * c..][..c], z);
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 
     /// One row of Rᵀ dz: first over the output rows that looked at it, then along the row.
@@ -156,17 +160,16 @@ impl Resize {
         let ([down, along], c) = (&self.axes, self.channels);
         let row_len = along.m * c;
         let (sample, i) = (row / down.n, row % down.n);
-        let sum = &mut scratch[..row_len];
-        let outputs = down
-            .outputs(i)
-            .iter()
-            .map(|o| (o.weight, &dz[(sample * down.m + o.index) * row_len..][..row_len]));
-        vectorize(|| {
-            combine(outputs, sum);
-            for (j, dx) in dx.chunks_exact_mut(c.max(1)).enumerate() {
-                combine(along.outputs(j).iter().map(|o| (o.weight, &sum[o.index * c..][..c])), dx);
-            }
-        });
+        let (dz, sum) = (&dz[sample * down.m * row_len..], &mut scratch[..row_len]);
+        vectorize(
+            #[inline(always)]
+            || {
+                combine(down.outputs(i), dz, sum);
+                for (j, dx) in dx.chunks_exact_mut(c.max(1)).enumerate() {
+                    combine(along.outputs(j), sum, dx);
+                }
+            },
+        );
     }
 
     fn dz_len(&self, batch: usize) -> usize {
@@ -275,17 +278,24 @@ impl Tap {
     }
 }
 
-/// out = Σ weight·row, in the order given; zero for no rows.
+/// out = Σ weight·row over the rows that `outputs` names, each as long as `out`, in their order; zero for none.
 #[inline(always)]
-fn combine<'a>(rows: impl Iterator<Item = (f32, &'a [f32])> + Clone, out: &mut [f32]) {
+fn combine(outputs: &[Output], rows: &[f32], out: &mut [f32]) {
     /// Values summed before going on: they stay in L1 however long the rows are.
     const BLOCK: usize = 1024;
-    for (i, out) in out.chunks_mut(BLOCK).enumerate() {
-        let mut rows = rows.clone().map(|(w, row)| (w, &row[i * BLOCK..]));
-        match rows.next() {
-            None => out.fill(0.0),
-            Some((w, first)) => out.iter_mut().zip(first).for_each(|(out, v)| *out = w * v),
+    let Some((first, others)) = outputs.split_first() else {
+        out.fill(0.0);
+        return;
+    };
+    let row_len = out.len();
+    for (block, out) in out.chunks_mut(BLOCK).enumerate() {
+        let start = block * BLOCK;
+        let row = &rows[first.index * row_len + start..][..out.len()];
+        for (out, v) in out.iter_mut().zip(row) {
+            *out = first.weight * v;
         }
-        rows.for_each(|(w, row)| axpy(w, row, out));
+        for other in others {
+            axpy(other.weight, &rows[other.index * row_len + start..][..out.len()], out);
+        }
     }
 }

@@ -5,6 +5,9 @@
 //! slices; sums use [`sum`] and [`dot`], whose sixteen accumulators give the compiler a fixed order it may vectorise.
 
 /// Runs `f`, compiled for the best instruction set this machine has.
+///
+/// Only what is inlined into `f` is compiled that way, and a long closure may itself not be: mark it
+/// `#[inline(always)]`, and the functions it calls, and loop with `for` rather than through iterator adaptors.
 #[inline(always)]
 pub fn vectorize<R>(f: impl FnOnce() -> R) -> R {
     struct Op<F>(F);
