@@ -1,12 +1,12 @@
 //! The only door to matrix multiplication.
 //!
-//! [`gemm`] multiplies strided views of slices on the calling thread: threads are given tiles by
+//! [`gemm()`] multiplies strided views of slices on the calling thread: threads are given tiles by
 //! [`par`](crate::par), never parts of one product, so that every sum has one fixed order.
 //!
 //! # Why the `unsafe` here is sound
 //!
 //! The `gemm` crate takes raw pointers and strides. A [`View`] can only be made by constructors that check that
-//! its last element lies inside its slice, and [`gemm`] checks that the three shapes agree, so every
+//! its last element lies inside its slice, and [`gemm()`] checks that the three shapes agree, so every
 //! address `r·row_stride + c·col_stride` that the crate may touch is inside a slice that is borrowed for the
 //! call. The destination is the only `&mut` borrow, so it cannot alias an operand. Rows of an operand may overlap each
 //! other (row stride below the number of columns): they are only read. Rows of a destination may not, and

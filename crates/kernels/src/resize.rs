@@ -58,22 +58,16 @@ impl Resize {
         self.check("resize x", x.len(), self.x_len(batch), batch);
         self.check("resize y", y.len(), self.y_len(batch), batch);
         self.check_workspace(workspace.len(), self.forward_workspace_len(1), batch);
-        let row_len = self.axes[1].m * self.channels;
-        par::for_each(
-            batch * self.axes[0].m,
-            equal(y, row_len),
-            workspace,
-            self.share(),
-            &|row, y, scratch| {
-                let (z, scratch) = scratch.split_at_mut(row_len);
-                if self.activation == Activation::None {
-                    self.interpolate(x, row, y, scratch);
-                } else {
-                    self.interpolate(x, row, z, scratch);
-                    self.activation.forward(z, y);
-                }
-            },
-        );
+        let (rows, row_len) = (batch * self.axes[0].m, self.axes[1].m * self.channels);
+        par::for_each(rows, equal(y, row_len), workspace, self.share(), &|row, y, scratch| {
+            let (z, scratch) = scratch.split_at_mut(row_len);
+            if self.activation == Activation::None {
+                self.interpolate(x, row, y, scratch);
+            } else {
+                self.interpolate(x, row, z, scratch);
+                self.activation.forward(z, y);
+            }
+        });
     }
 
     /// dx = Rᵀ (dy·act'(R x)). Without activation x is not looked at and may be empty.
@@ -86,43 +80,24 @@ impl Resize {
             dy
         } else {
             self.check("resize x", x.len(), self.x_len(batch), batch);
-            self.pre_activation_gradient(batch, x, dy, dz, scratch);
+            self.slopes(batch, x, dy, dz, scratch);
             dz
         };
-        let row_len = self.axes[1].n * self.channels;
-        par::for_each(
-            batch * self.axes[0].n,
-            equal(dx, row_len),
-            scratch,
-            self.share(),
-            &|row, dx, scratch| {
-                self.gather(dz, row, dx, scratch);
-            },
-        );
+        let (rows, row_len) = (batch * self.axes[0].n, self.axes[1].n * self.channels);
+        par::for_each(rows, equal(dx, row_len), scratch, self.share(), &|row, dx, scratch| {
+            self.gather(dz, row, dx, scratch);
+        });
     }
 
     /// dz = dy·act'(R x).
-    fn pre_activation_gradient(
-        &self,
-        batch: usize,
-        x: &[f32],
-        dy: &[f32],
-        dz: &mut [f32],
-        scratch: &mut [f32],
-    ) {
-        let row_len = self.axes[1].m * self.channels;
-        par::for_each(
-            batch * self.axes[0].m,
-            equal(dz, row_len),
-            scratch,
-            self.share(),
-            &|row, dz, scratch| {
-                let (z, scratch) = scratch.split_at_mut(row_len);
-                self.interpolate(x, row, z, scratch);
-                dz.copy_from_slice(&dy[row * row_len..][..row_len]);
-                self.activation.backward(z, dz);
-            },
-        );
+    fn slopes(&self, batch: usize, x: &[f32], dy: &[f32], dz: &mut [f32], scratch: &mut [f32]) {
+        let (rows, row_len) = (batch * self.axes[0].m, self.axes[1].m * self.channels);
+        par::for_each(rows, equal(dz, row_len), scratch, self.share(), &|row, dz, scratch| {
+            let (z, scratch) = scratch.split_at_mut(row_len);
+            self.interpolate(x, row, z, scratch);
+            dz.copy_from_slice(&dy[row * row_len..][..row_len]);
+            self.activation.backward(z, dz);
+        });
     }
 
     /// One row of R x: first between two input rows, then along the row.
