@@ -1,14 +1,16 @@
 //! The only door to matrix multiplication.
 //!
-//! [`gemm`] multiplies strided views of slices on the calling thread: threads are given tiles by
+//! [`gemm()`] multiplies strided views of slices on the calling thread: threads are given tiles by
 //! [`par`](crate::par), never parts of one product, so that every sum has one fixed order.
 //!
 //! # Why the `unsafe` here is sound
 //!
 //! The `gemm` crate takes raw pointers and strides. A [`View`] can only be made by constructors that check that
-//! its last element lies inside its slice, and [`gemm`] checks that the three shapes agree, so every
+//! its last element lies inside its slice, and [`gemm()`] checks that the three shapes agree, so every
 //! address `r·row_stride + c·col_stride` that the crate may touch is inside a slice that is borrowed for the
-//! call. The destination is the only `&mut` borrow, so it cannot alias an operand.
+//! call. The destination is the only `&mut` borrow, so it cannot alias an operand. Rows of an operand may overlap each
+//! other (row stride below the number of columns): they are only read. Rows of a destination may not, and
+//! [`ViewMut`] checks that.
 #![allow(unsafe_code)]
 
 use crate::dims::mismatch;
@@ -38,7 +40,8 @@ impl<'a> View<'a> {
         Self::strided(data, rows, cols, cols)
     }
 
-    /// A row-major `rows × cols` matrix whose rows are `row_stride` apart: columns of a wider matrix.
+    /// A row-major `rows × cols` matrix whose rows are `row_stride` apart: columns of a wider matrix, or, with
+    /// `row_stride < cols`, a window that slides over the slice.
     #[inline]
     pub fn strided(data: &'a [f32], rows: usize, cols: usize, row_stride: usize) -> Self {
         check_extent(data.len(), rows, cols, row_stride);
@@ -69,6 +72,9 @@ impl<'a> ViewMut<'a> {
     #[inline]
     pub fn strided(data: &'a mut [f32], rows: usize, cols: usize, row_stride: usize) -> Self {
         check_extent(data.len(), rows, cols, row_stride);
+        if row_stride < cols {
+            misfit(data.len(), rows, cols, row_stride);
+        }
         Self { data, rows, cols, row_stride }
     }
 }
@@ -131,9 +137,15 @@ pub fn gemm(into: Into, alpha: f32, a: View, b: View, c: ViewMut) {
 #[inline]
 fn check_extent(len: usize, rows: usize, cols: usize, row_stride: usize) {
     let needed = if rows == 0 || cols == 0 { 0 } else { (rows - 1) * row_stride + cols };
-    if len < needed || row_stride < cols {
-        mismatch("matrix view", &[("len", len), ("rows", rows), ("cols", cols), ("row_stride", row_stride)]);
+    if len < needed {
+        misfit(len, rows, cols, row_stride);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn misfit(len: usize, rows: usize, cols: usize, row_stride: usize) -> ! {
+    mismatch("matrix view", &[("len", len), ("rows", rows), ("cols", cols), ("row_stride", row_stride)]);
 }
 
 #[cfg(test)]
@@ -163,6 +175,30 @@ mod tests {
         assert_eq!(c, [3.0; 4]);
         gemm(Into::Set, 1.0, View::new(&[], 2, 0), View::new(&[], 0, 2), ViewMut::new(&mut c, 2, 2));
         assert_eq!(c, [0.0; 4]);
+    }
+
+    #[test]
+    fn rows_of_an_operand_may_overlap() {
+        let x: Vec<f32> = (0..8).map(|i| (i * i) as f32).collect();
+        let (window, mut c) = (View::strided(&x, 6, 3, 1), vec![0.0; 6]);
+        gemm(Into::Set, 1.0, window, View::new(&[1.0, -2.0, 1.0], 3, 1), ViewMut::new(&mut c, 6, 1));
+        assert_eq!(c, [2.0; 6], "second differences of squares");
+        let mut c = vec![0.0; 9];
+        gemm(Into::Set, 1.0, window.t(), window, ViewMut::new(&mut c, 3, 3));
+        let sum = |r: usize, s: usize| (0..6).map(|i| x[i + r] * x[i + s]).sum::<f32>();
+        assert!((0..9).all(|i| c[i] == sum(i / 3, i % 3)));
+    }
+
+    #[test]
+    #[should_panic(expected = "row_stride = 1")]
+    fn rows_of_a_destination_may_not_overlap() {
+        ViewMut::strided(&mut [0.0; 8], 6, 3, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "len = 7")]
+    fn a_view_must_lie_inside_its_slice() {
+        View::strided(&[0.0; 7], 6, 3, 1);
     }
 
     #[test]

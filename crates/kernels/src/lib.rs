@@ -1,6 +1,8 @@
 //! placeholder
 pub mod activation;
+pub mod adam;
 pub mod attention;
+pub mod conv3x3;
 mod dims;
 pub mod dropout;
 pub mod encoder;
@@ -10,5 +12,6 @@ pub mod linear;
 pub mod norm;
 pub mod par;
 pub mod reference;
+pub mod resize;
 pub mod simd;
 mod tile;

@@ -23,26 +23,26 @@ pub trait Parts: Send + Sized {
 }
 
 /// A slice cut by item: item i owns `offset(i)..offset(i + 1)`, offsets counted in the whole slice.
-pub struct Pieces<'a, F> {
-    data: &'a mut [f32],
+pub struct Pieces<'a, F, T = f32> {
+    data: &'a mut [T],
     start: usize,
     offset: F,
 }
 
 /// A slice in which item i owns the range from `offset(i)` to `offset(i + 1)`.
 #[inline]
-pub fn pieces<F: Fn(usize) -> usize>(data: &mut [f32], offset: F) -> Pieces<'_, F> {
+pub fn pieces<T, F: Fn(usize) -> usize>(data: &mut [T], offset: F) -> Pieces<'_, F, T> {
     Pieces { data, start: 0, offset }
 }
 
 /// A slice in which every item owns `len` values.
 #[inline]
-pub fn equal(data: &mut [f32], len: usize) -> Pieces<'_, impl Fn(usize) -> usize + Copy + Send> {
+pub fn equal<T>(data: &mut [T], len: usize) -> Pieces<'_, impl Fn(usize) -> usize + Copy + Send + use<T>, T> {
     pieces(data, move |item| item * len)
 }
 
-impl<'a, F: Fn(usize) -> usize + Copy + Send> Parts for Pieces<'a, F> {
-    type Item = &'a mut [f32];
+impl<'a, T: Send, F: Fn(usize) -> usize + Copy + Send> Parts for Pieces<'a, F, T> {
+    type Item = &'a mut [T];
 
     #[inline]
     fn split_at(self, item: usize) -> (Self, Self) {

@@ -6,7 +6,8 @@
 
 /// Evaluates an expression compiled for the best instruction set this machine has.
 ///
-/// The closure must be inlined into each of the versions or it would be compiled once, for the oldest machine.
+/// It must be inlined into each of the versions or it would be compiled once, for the oldest machine; so must the functions it
+/// calls. Loop with `for` where an iterator chain does not vectorise.
 macro_rules! vectorize {
     ($body:expr) => {
         $crate::simd::dispatch(

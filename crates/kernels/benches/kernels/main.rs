@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout)]
 
 mod encoder;
+mod resample;
 mod timing;
 
 use timing::Machine;
@@ -18,7 +19,12 @@ fn main() {
         machine.gemm_rate / 1e9,
         machine.r() / 1e9
     );
-    let groups: [(&str, fn(&Machine)); 1] = [("encoder", encoder::run)];
+    let groups: [(&str, fn(&Machine)); 4] = [
+        ("encoder", encoder::run),
+        ("conv", resample::conv),
+        ("resize", resample::resize),
+        ("adam", resample::adam),
+    ];
     for (name, run) in groups {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {
             println!("\n## {name}");

@@ -3,12 +3,16 @@
 //! Nothing here is blocked, fused, re-associated or parallel. Each function is its formula, written for reading; sums run
 //! in the order of the index. Shapes are row-major; wrong lengths panic by indexing.
 
+mod adam;
 mod attention;
 mod encoder;
 mod linear;
 mod norm;
+mod resample;
 
+pub use adam::*;
 pub use attention::*;
 pub use encoder::*;
 pub use linear::*;
 pub use norm::*;
+pub use resample::*;

@@ -1,8 +1,10 @@
 //! Every kernel against its f64 reference, every backward against central differences of that reference, golden cases, threads.
 
+mod adam;
 mod attention;
 mod encoder;
 mod golden;
 mod layers;
+mod resample;
 mod run;
 mod support;
