@@ -6,4 +6,6 @@ pub mod dropout;
 pub mod encoder;
 pub mod gemm;
 pub mod par;
+pub mod reference;
 pub mod simd;
+pub mod spectral;
