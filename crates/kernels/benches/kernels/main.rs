@@ -4,6 +4,7 @@
 //! the best of several repetitions, because on a shared machine the disturbances only ever add time.
 #![allow(clippy::print_stdout)]
 
+mod spectral;
 mod timing;
 
 use timing::Machine;
@@ -17,7 +18,7 @@ fn main() {
         machine.gemm_rate / 1e9,
         machine.r() / 1e9
     );
-    let groups: [(&str, fn(&Machine)); 0] = [];
+    let groups: [(&str, fn(&Machine)); 1] = [("spectral", spectral::run)];
     for (name, run) in groups {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {
             println!("\n## {name}");
