@@ -19,11 +19,11 @@ use std::ops::Range;
 
 use super::{Grads, Params};
 use crate::activation::Activation;
-use crate::dims::{check_at_least, check_len, take};
+use crate::dims::{check_at_least, check_len, mismatch, take};
 use crate::dropout::Dropout;
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::par::{Rows, equal, for_each, pieces, sum_lanes};
-use crate::simd::vectorize;
+use crate::simd::{axpy, vectorize};
 
 /// Sizes of a layer. A row is what tiles are made of: a point in 1D, a line of the grid in 2D.
 pub(super) struct Layer {
@@ -42,9 +42,9 @@ pub(super) struct Layer {
     pub zero_slot: usize,
     /// Whether `analyze` leaves one partial transform per row (2D) instead of one sum per chunk.
     pub partial_per_row: bool,
-    /// Rows of A's matrices that `spread` writes per sample: the values of a comb per channel.
+    /// Values of a comb per channel.
     pub comb: usize,
-    /// Scratch of `synthesize` and of `collect` per channel.
+    /// Scratch of `synthesize` and of `collect` per channel, whichever is more.
     pub scratch: usize,
     pub pointwise: bool,
     pub activation: Activation,
@@ -423,7 +423,7 @@ impl Layer {
         let scale = self.sqrt_n();
         db.fill(0.0);
         for sample in zero.chunks_exact(2 * self.outputs).take(self.rows.samples) {
-            vectorize(|| crate::simd::axpy(scale, &sample[..self.outputs], db));
+            vectorize(|| axpy(scale, &sample[..self.outputs], db));
         }
     }
 
@@ -432,7 +432,7 @@ impl Layer {
         self.spread(transform, self.outputs, spectra, combs);
         if self.pointwise {
             for comb in combs.chunks_exact_mut(self.comb * self.outputs) {
-                crate::simd::axpy(self.sqrt_n(), params.b, &mut comb[..self.outputs]);
+                axpy(self.sqrt_n(), params.b, &mut comb[..self.outputs]);
             }
         }
     }
@@ -472,6 +472,9 @@ impl Layer {
     }
 
     fn check_params(&self, [weights, w, b]: [usize; 3]) {
+        if self.inputs == 0 || self.outputs == 0 {
+            mismatch("spectral convolution without channels", &self.sizes());
+        }
         let (i, o) = if self.pointwise { (self.inputs, self.outputs) } else { (0, 0) };
         self.check("spectral weights", weights, self.weights_len());
         self.check("W", w, i * o);

@@ -7,6 +7,8 @@
 //! The DFT is orthonormal and keeps the first m modes of every axis (in 2D those of either sign along the first axis); `mix`
 //! multiplies the kept mode k by a complex i × o matrix of its own. Nothing here is a fast Fourier transform: with a
 //! dozen modes the truncated DFT is a product with a thin real matrix ([`Plan`]), exact for any n, and as fast as `gemm` is.
+//! Its cost grows with m: at n = 8192, a power of two, it takes half the time of a fast transform with 32 modes and one and a
+//! half times with 128 (`cargo bench -- spectral`).
 //!
 //! Letters: B = `batch`, n points (n₁ × n₂ in 2D), i = `inputs`, o = `outputs`, m = `modes`.
 //!

@@ -367,6 +367,12 @@ fn a_plan_for_another_size_is_refused() {
 }
 
 #[test]
+#[should_panic(expected = "without channels: sizes do not fit (batch = 2, rows = 29")]
+fn no_channels_are_refused() {
+    forward_with(SpectralConv1d { inputs: 0, ..LINE }, 0, 232, 0, 0);
+}
+
+#[test]
 #[should_panic(expected = "n = 10, modes = 7, most modes = 6")]
 fn more_modes_than_a_line_has_are_refused() {
     SpectralConv1d { n: 10, modes: 7, ..LINE }.plan();
