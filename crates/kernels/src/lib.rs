@@ -14,4 +14,5 @@ pub mod par;
 pub mod reference;
 pub mod resize;
 pub mod simd;
+pub mod spectral;
 mod tile;

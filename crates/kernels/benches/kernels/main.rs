@@ -6,6 +6,7 @@
 
 mod encoder;
 mod resample;
+mod spectral;
 mod timing;
 
 use timing::Machine;
@@ -19,8 +20,9 @@ fn main() {
         machine.gemm_rate / 1e9,
         machine.r() / 1e9
     );
-    let groups: [(&str, fn(&Machine)); 4] = [
+    let groups: [(&str, fn(&Machine)); 5] = [
         ("encoder", encoder::run),
+        ("spectral", spectral::run),
         ("conv", resample::conv),
         ("resize", resample::resize),
         ("adam", resample::adam),

@@ -9,6 +9,7 @@ mod encoder;
 mod linear;
 mod norm;
 mod resample;
+mod spectral;
 
 pub use adam::*;
 pub use attention::*;
@@ -16,3 +17,4 @@ pub use encoder::*;
 pub use linear::*;
 pub use norm::*;
 pub use resample::*;
+pub use spectral::*;

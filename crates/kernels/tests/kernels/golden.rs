@@ -5,9 +5,7 @@
 //! unknown kind, hyper-parameter or value panics with the file's name.
 
 mod layers;
-#[cfg(any())]
 mod scaler;
-#[cfg(any())]
 mod spectral;
 
 use galerkin_kernels::activation::Activation;
@@ -28,13 +26,11 @@ fn encoder_layer() {
     walk("encoder_layer", &[("encoder_layer", layers::encoder)]);
 }
 
-#[cfg(any())]
 #[test]
 fn spectral() {
     walk("spectral", &[("spectral_conv1d", spectral::conv1d), ("spectral_conv2d", spectral::conv2d)]);
 }
 
-#[cfg(any())]
 #[test]
 fn scaler() {
     walk(

@@ -7,4 +7,5 @@ mod golden;
 mod layers;
 mod resample;
 mod run;
+mod spectral;
 mod support;
