@@ -6,7 +6,7 @@ use galerkin_kernels::dropout::Key;
 use galerkin_kernels::encoder::{self, EncoderLayer};
 use galerkin_kernels::par;
 
-use crate::timing::{Machine, best_of, values};
+use crate::timing::{Machine, YARDSTICK_FLOPS, parallel_yardstick, race, values, yardstick};
 
 pub fn layer(kind: Kind, batch: usize, n: usize) -> EncoderLayer {
     let attention = Attention {
@@ -100,43 +100,76 @@ impl EachMut for Vec<Vec<f32>> {
     }
 }
 
-/// Seconds of forward and of backward, each the best of `times`.
-pub fn time(layer: &EncoderLayer, times: usize) -> (f64, f64) {
-    let len = layer.attention.batch * layer.attention.n * layer.attention.d;
-    let (memory, mut grads) = (Memory::new(layer, 0.1), Memory::new(layer, 0.0));
-    let (x, dy) = (values(len), values(len));
-    let coordinates = values(layer.attention.batch * layer.attention.n * layer.attention.coordinates);
-    let (mut out, mut dx) = (vec![0.0; len], vec![0.0; len]);
-    let mut saved = vec![0.0; layer.saved_len()];
-    let mut workspace = vec![0.0; layer.workspace_len(par::threads())];
-    let input = Input { x: &x, coordinates: &coordinates, weights: None };
-    let params = memory.params();
-    let forward = best_of(times, || layer.forward(&params, input, &mut out, &mut saved, &mut workspace));
-    let backward = best_of(times, || {
-        layer.backward(&params, input, &saved, &dy, &mut dx, grads.grads(), &mut workspace)
-    });
-    (forward, backward)
+/// A layer with everything it works on.
+pub struct Bench {
+    layer: EncoderLayer,
+    params: Memory,
+    grads: Memory,
+    x: Vec<f32>,
+    dy: Vec<f32>,
+    coordinates: Vec<f32>,
+    out: Vec<f32>,
+    dx: Vec<f32>,
+    saved: Vec<f32>,
+    workspace: Vec<f32>,
 }
 
+impl Bench {
+    pub fn new(layer: EncoderLayer) -> Self {
+        let points = layer.attention.batch * layer.attention.n;
+        let len = points * layer.attention.d;
+        Self {
+            layer,
+            params: Memory::new(&layer, 0.1),
+            grads: Memory::new(&layer, 0.0),
+            x: values(len),
+            dy: values(len),
+            coordinates: values(points * layer.attention.coordinates),
+            out: vec![0.0; len],
+            dx: vec![0.0; len],
+            saved: vec![0.0; layer.saved_len()],
+            workspace: vec![0.0; layer.workspace_len(par::threads())],
+        }
+    }
+
+    pub fn forward(&mut self) {
+        let input = Input { x: &self.x, coordinates: &self.coordinates, weights: None };
+        self.layer.forward(&self.params.params(), input, &mut self.out, &mut self.saved, &mut self.workspace);
+    }
+
+    pub fn backward(&mut self) {
+        let input = Input { x: &self.x, coordinates: &self.coordinates, weights: None };
+        let (params, grads) = (self.params.params(), self.grads.grads());
+        self.layer.backward(&params, input, &self.saved, &self.dy, &mut self.dx, grads, &mut self.workspace);
+    }
+}
+
+/// FLOPs of the products that galerkin and fourier execute, in units of 2d² per point, with f = 2d and one head. Forward: K, V,
+/// K̂ᵀV̂, apply, FFN 4. Backward: apply and W₁ again 3, FFN 8, apply 2, K and V again 2, dK̂ and dV̂ 2, projections 4.
+const FORWARD_UNITS: f64 = 8.0;
+const BACKWARD_UNITS: f64 = 21.0;
+
 pub fn run(machine: &Machine) {
-    // FLOPs of products executed, in units of 2d² per point, with f = 2d and one head:
-    // forward K, V, K̂ᵀV̂, apply, FFN 4 = 8; backward apply, W₁ again 3, FFN 8, apply 2, K, V again 2, dK̂, dV̂ 2, projections 4 = 21.
-    let unit = |layer: &EncoderLayer| {
-        (2 * layer.attention.batch * layer.attention.n * layer.attention.d * layer.attention.d) as f64
-    };
-    let main = layer(Kind::Galerkin, 8, 2048);
     for kind in [Kind::Galerkin, Kind::Fourier] {
-        let l = layer(kind, 8, 2048);
-        let (forward, backward) = time(&l, 30);
+        let bench = std::cell::RefCell::new(Bench::new(layer(kind, 8, 2048)));
+        let [gemm, all, forward, backward] = race(
+            60,
+            [&mut yardstick(), &mut parallel_yardstick(), &mut || bench.borrow_mut().forward(), &mut || {
+                bench.borrow_mut().backward()
+            }],
+        );
+        let r = machine.threads as f64 * YARDSTICK_FLOPS / gemm;
+        let unit = (2 * 8 * 2048 * 96 * 96) as f64;
         println!(
-            "{kind:?} b=8 n=2048: forward {:.2} ms ({:.2} R), backward {:.2} ms ({:.2} R), both {:.2} ms = {:.3} R",
+            "{kind:?} b=8 n=2048: R {:.0}, both threads at once {:.0}: forward {:.2} ms ({:.2} R), backward {:.2} ms ({:.2} R), both {:.2} ms = {:.3} R",
+            r / 1e9,
+            machine.threads as f64 * YARDSTICK_FLOPS / all / 1e9,
             forward * 1e3,
-            8.0 * unit(&l) / forward / machine.r(),
+            FORWARD_UNITS * unit / forward / r,
             backward * 1e3,
-            21.0 * unit(&l) / backward / machine.r(),
+            BACKWARD_UNITS * unit / backward / r,
             (forward + backward) * 1e3,
-            29.0 * unit(&l) / (forward + backward) / machine.r(),
+            (FORWARD_UNITS + BACKWARD_UNITS) * unit / (forward + backward) / r,
         );
     }
-    let _ = main;
 }

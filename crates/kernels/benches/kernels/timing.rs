@@ -13,21 +13,53 @@ pub struct Machine {
 
 impl Machine {
     pub fn measure() -> Self {
-        let (m, n, k) = (240, 96, 96);
-        let (a, b, mut c) = (values(m * k), values(k * n), vec![0.0; m * n]);
-        let seconds = best_of(20, || {
-            for _ in 0..200 {
-                gemm(Into::Set, 1.0, View::new(&a, m, k), View::new(&b, k, n), ViewMut::new(&mut c, m, n));
-            }
-        });
-        let threads = galerkin_kernels::par::threads();
-        Self { threads, gemm_rate: 200.0 * (2 * m * n * k) as f64 / seconds }
+        let seconds = best_of(100, yardstick());
+        Self { threads: galerkin_kernels::par::threads(), gemm_rate: YARDSTICK_FLOPS / seconds }
     }
 
     /// R: threads × the single-thread rate.
     pub fn r(&self) -> f64 {
         self.threads as f64 * self.gemm_rate
     }
+}
+
+/// FLOPs of one call of a [`yardstick`].
+pub const YARDSTICK_FLOPS: f64 = 100.0 * (2 * 240 * 96 * 96) as f64;
+
+/// A hundred products 240 × 96 × 96 on one thread, which is what R is measured with.
+pub fn yardstick() -> impl FnMut() {
+    let (m, n, k) = (240, 96, 96);
+    let (a, b, mut c) = (values(m * k), values(k * n), vec![0.0; m * n]);
+    move || {
+        for _ in 0..100 {
+            gemm(Into::Set, 1.0, View::new(&a, m, k), View::new(&b, k, n), ViewMut::new(&mut c, m, n));
+        }
+    }
+}
+
+/// The yardstick on every thread at once: what the machine has to give to a parallel kernel at this moment.
+pub fn parallel_yardstick() -> impl FnMut() {
+    move || {
+        rayon::broadcast(|_| yardstick()());
+    }
+}
+
+/// Runs the contestants in turn, `rounds` times, and gives the shortest time of each, in seconds.
+///
+/// A shared machine changes its speed from second to second; contestants that take turns meet the same weather.
+pub fn race<const N: usize>(rounds: usize, mut contestants: [&mut dyn FnMut(); N]) -> [f64; N] {
+    let mut best = [f64::INFINITY; N];
+    for round in 0..=rounds {
+        for (contestant, best) in contestants.iter_mut().zip(&mut best) {
+            let start = Instant::now();
+            contestant();
+            // The first round warms up.
+            if round > 0 {
+                *best = best.min(start.elapsed().as_secs_f64());
+            }
+        }
+    }
+    best
 }
 
 /// The shortest of `times` runs, in seconds, after one that warms up.
