@@ -17,10 +17,10 @@ pub const ACTIVATIONS: [Activation; 4] =
 /// Rows: one, odd, prime, a power of two, one more than a tile, several tiles, several lanes with a ragged end.
 const ROWS: [usize; 7] = [1, 7, 31, 64, 257, 1000, 3089];
 
-/// Roundings of one or two sums of at most 96 products and an activation. Measured: 4.
-const FORWARD: f64 = 16.0;
-/// Those of a backward pass, whose sums run over all rows. Measured: 10.
-const BACKWARD: f64 = 48.0;
+/// Roundings of one or two sums of at most 96 products and an activation. Measured: 7.
+const FORWARD: f64 = 24.0;
+/// Those of a backward pass, whose sums run over all rows. Measured: 7.
+const BACKWARD: f64 = 24.0;
 
 /// Parameters of these lengths: weights, whose variance keeps that of a sum over `fan_in` terms, and biases in turn.
 fn parameters(lens: &[usize], fan_in: &[usize]) -> Vec<Vec<f32>> {

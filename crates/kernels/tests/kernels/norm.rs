@@ -10,8 +10,12 @@ use galerkin_kernels::{par, reference};
 
 /// Roundings of a mean, a variance and a quotient. Measured: 4.
 const FORWARD: f64 = 16.0;
-/// Those of a backward pass, whose sums run over all rows. Measured: 10.
-const BACKWARD: f64 = 48.0;
+/// Those of a backward pass, whose sums run over all rows. Measured: 7.
+const BACKWARD: f64 = 24.0;
+
+/// ε of gradient checks, about the variance of x: with a small one the norm of two values is ±1 whatever they are, and its gradient
+/// nothing but cancellation.
+const EPS: f32 = 0.3;
 
 /// γ around 1 and β around 0.
 fn parameters(width: usize) -> [Vec<f32>; 2] {
@@ -105,7 +109,7 @@ fn check_all_gradients(
 #[test]
 fn layer_norm_gradients_are_those_of_the_reference() {
     for (rows, width) in [(1, 1), (1, 2), (7, 5), (65, 16), (31, 97), (1500, 3)] {
-        let norm = LayerNorm { rows, width, eps: 1e-2 };
+        let norm = LayerNorm { rows, width, eps: EPS };
         let (x, dy) = (shifted(rows * width), values(4, rows * width));
         let run = run_layer_norm(&norm, &x, &dy);
         check_all_gradients(&format!("{norm:?}"), run, (&x, &dy), |x, gamma, beta| {
@@ -117,7 +121,7 @@ fn layer_norm_gradients_are_those_of_the_reference() {
 #[test]
 fn instance_norm_gradients_are_those_of_the_reference() {
     for (batch, n, width) in [(1, 1, 1), (2, 2, 3), (3, 7, 5), (1, 65, 16), (2, 31, 97), (2, 1500, 3)] {
-        let norm = InstanceNorm { batch, n, width, eps: 1e-2 };
+        let norm = InstanceNorm { batch, n, width, eps: EPS };
         let (x, dy) = (shifted(batch * n * width), values(4, batch * n * width));
         let run = run_instance_norm(&norm, &x, &dy);
         check_all_gradients(&format!("{norm:?}"), run, (&x, &dy), |x, gamma, beta| {
@@ -131,7 +135,7 @@ fn instance_norm_gradients_are_those_of_the_reference() {
 fn a_mean_far_from_zero_costs_only_the_digits_of_x() {
     let x: Vec<f32> = values(1, 300 * 24).iter().map(|v| v + 1000.0).collect();
     let (at, [gamma, beta]) = (widen(&x), parameters(24).map(|p| widen(&p)));
-    // x − 1000 is exact, and the mean is known to about one rounding of 1000: a thousand roundings of the result.
+    // x − 1000 is exact, and the mean is known to about one rounding of 1000: a thousand roundings of the result. Measured: 920.
     let layer = LayerNorm { rows: 300, width: 24, eps: 1e-3 };
     let [y, ..] = run_layer_norm(&layer, &x, &x);
     assert_close("layer norm", &y, &reference_layer_norm(&layer, &at, &gamma, &beta), 2000.0);
