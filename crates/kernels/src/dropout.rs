@@ -131,6 +131,7 @@ pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 fn philox_wide<const W: usize>(counters: [[u32; 4]; W], mut key: [u32; 2]) -> [[u32; W]; 4] {
     let mut c: [[u32; W]; 4] = std::array::from_fn(|j| std::array::from_fn(|i| counters[i][j]));
     for _ in 0..10 {
+        #[allow(clippy::needless_range_loop, reason = "i is the second index, which no iterator walks")]
         for i in 0..W {
             let a = MULTIPLIERS[0] as u64 * c[0][i] as u64;
             let b = MULTIPLIERS[1] as u64 * c[2][i] as u64;

@@ -4,7 +4,7 @@
 //! backward pass computes it again from x, tile by tile. The tile functions here are also the second half of the encoder layer.
 
 use crate::activation::Activation;
-use crate::dims::{check_at_least, check_len};
+use crate::dims::{check_at_least, check_len, mismatch};
 use crate::dropout::{Dropout, Key, Site};
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::par::{self, Rows, equal, pieces, sum_lanes};
@@ -200,6 +200,10 @@ impl FeedForward {
         self.check(params, x, dy.len(), workspace);
         check_len("feed-forward dx", dx.len(), x.len(), &self.sizes());
         let (rows, i, o, lengths) = (self.cut(), self.inputs, self.outputs, self.lengths());
+        let grads = [grads.w_1, grads.b_1, grads.w_2, grads.b_2];
+        for ((what, grad), len) in NAMES.iter().zip(&grads).zip(lengths) {
+            check_len(what, grad.len(), len, &self.sizes());
+        }
         let count: usize = lengths.iter().sum();
         let (transposed, rest) = workspace.split_at_mut(self.transposed_len());
         self.transpose(params, transposed);
@@ -226,20 +230,16 @@ impl FeedForward {
             },
         );
         let mut at = 0;
-        for ((what, grad), len) in NAMES.iter().zip([grads.w_1, grads.b_1, grads.w_2, grads.b_2]).zip(lengths)
-        {
-            check_len(what, grad.len(), len, &self.sizes());
+        for (grad, len) in grads.into_iter().zip(lengths) {
             sum_lanes(partial, rows.lanes, at, grad);
             at += len;
         }
     }
 
     fn check(&self, params: &Params, x: &[f32], y: usize, workspace: &[f32]) {
-        assert!(
-            self.inputs * self.hidden * self.outputs > 0,
-            "feed-forward: a width is zero: {:?}",
-            self.sizes()
-        );
+        if self.inputs * self.hidden * self.outputs == 0 {
+            mismatch("feed-forward: no width may be zero", &self.sizes());
+        }
         let found = [params.w_1, params.b_1, params.w_2, params.b_2].map(|p| p.len());
         for ((what, found), expected) in NAMES.iter().zip(found).zip(self.lengths()) {
             check_len(what, found, expected, &self.sizes());

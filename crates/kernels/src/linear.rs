@@ -4,10 +4,10 @@
 //! is computed again there when the activation needs it.
 
 use crate::activation::Activation;
-use crate::dims::{check_at_least, check_len};
+use crate::dims::{check_at_least, check_len, take};
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::par::{self, Rows, equal, pieces, sum_lanes};
-use crate::tile::{add_bias, add_column_sums};
+use crate::tile::{add_bias, add_column_sums, transpose};
 
 /// Shapes and activation of a linear layer.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ impl Linear {
 
     /// Values of workspace that either pass needs for `threads` threads.
     pub fn workspace_len(&self, threads: usize) -> usize {
-        threads.max(1) * self.share() + self.cut().lanes * self.parameters()
+        self.inputs * self.outputs + threads.max(1) * self.share() + self.cut().lanes * self.parameters()
     }
 
     /// z and dz of a tile.
@@ -92,9 +92,14 @@ impl Linear {
             dx.fill(0.0);
             return;
         }
-        let (partial, scratch) = workspace.split_at_mut(rows.lanes * self.parameters());
+        // Wᵀ once: every tile multiplies by it, and a product would pack a transposed view each time.
+        let mut rest = workspace;
+        let w_t = take(&mut rest, w.len());
+        transpose(w, inputs, outputs, w_t);
+        let w_t = View::new(w_t, outputs, inputs);
+        let partial = take(&mut rest, rows.lanes * self.parameters());
         let parts = (pieces(dx, |l| rows.row_of_lane(l) * inputs), equal(partial, self.parameters()));
-        par::for_each(rows.lanes, parts, scratch, self.share(), &|lane, (dx, partial), scratch| {
+        par::for_each(rows.lanes, parts, rest, self.share(), &|lane, (dx, partial), scratch| {
             partial.fill(0.0);
             let (dw, db) = partial.split_at_mut(w.len());
             let first = rows.row_of_lane(lane);
@@ -111,8 +116,7 @@ impl Linear {
                 add_column_sums(dz, db);
                 gemm(Into::Add, 1.0, x.t(), View::new(dz, m, outputs), ViewMut::new(dw, inputs, outputs));
                 let dx = &mut dx[(tile.start - first) * inputs..][..m * inputs];
-                let w = View::new(w, inputs, outputs);
-                gemm(Into::Set, 1.0, View::new(dz, m, outputs), w.t(), ViewMut::new(dx, m, inputs));
+                gemm(Into::Set, 1.0, View::new(dz, m, outputs), w_t, ViewMut::new(dx, m, inputs));
             }
         });
         sum_lanes(partial, rows.lanes, 0, dw);

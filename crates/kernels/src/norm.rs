@@ -9,7 +9,7 @@
 use crate::dims::{check_at_least, check_len, take};
 use crate::par::{self, Rows, equal, pieces, sum_lanes};
 use crate::simd::{dot, sum, sum_by, vectorize};
-use crate::tile::{add, add_column_dots, add_column_sums, scale_columns};
+use crate::tile::{add, add_bias, add_column_dots, add_column_sums, scale_columns};
 
 /// Normalises every group of `width` values in place after adding `bias` (one value per column, or none), and keeps r per group.
 pub(crate) fn normalize_groups(u: &mut [f32], bias: &[f32], width: usize, eps: f32, r: &mut [f32]) {
@@ -117,8 +117,8 @@ pub(crate) fn normalize_columns_backward(
     let inverse = 1.0 / n as f32;
     vectorize!({
         for (hat, g) in hat.chunks_exact(width).zip(g.chunks_exact_mut(width)) {
-            for c in 0..width {
-                g[c] = r[c] * (g[c] - inverse * (mean[c] + hat[c] * slope[c]));
+            for ((((g, h), r), mean), slope) in g.iter_mut().zip(hat).zip(r).zip(mean).zip(slope) {
+                *g = r * (*g - inverse * (mean + h * slope));
             }
         }
     });
@@ -172,12 +172,13 @@ impl LayerNorm {
             &mut [],
             0,
             &|lane, out, _| {
-                let start = rows.row_of_lane(lane) * width;
-                let mut r = [0.0];
-                for (row, x) in out.chunks_exact_mut(width).zip(x[start..].chunks_exact(width)) {
-                    row.copy_from_slice(x);
-                    normalize_groups(row, &[], width, self.eps, &mut r);
-                    row.iter_mut().zip(gamma).zip(beta).for_each(|((o, g), b)| *o = g * *o + b);
+                let x = &x[rows.row_of_lane(lane) * width..][..out.len()];
+                let mut r = [0.0; TILE];
+                for (out, x) in out.chunks_mut(TILE * width).zip(x.chunks(TILE * width)) {
+                    out.copy_from_slice(x);
+                    normalize_groups(out, &[], width, self.eps, &mut r);
+                    scale_columns(out, gamma);
+                    add_bias(out, beta);
                 }
             },
         );
@@ -207,10 +208,10 @@ impl LayerNorm {
             check_len(what, found, width, &self.sizes());
         }
         check_at_least("layer norm workspace", workspace.len(), self.workspace_len(1), &self.sizes());
-        let (mut partial, scratch) = workspace.split_at_mut(rows.lanes * 2 * width);
+        let (partial, scratch) = workspace.split_at_mut(rows.lanes * 2 * width);
         partial.fill(0.0);
         if len > 0 {
-            let parts = (pieces(dx, |l| rows.row_of_lane(l) * width), equal(&mut partial, 2 * width));
+            let parts = (pieces(dx, |l| rows.row_of_lane(l) * width), equal(partial, 2 * width));
             par::for_each(rows.lanes, parts, scratch, self.share(), &|lane, (dx, partial), scratch| {
                 let first = rows.row_of_lane(lane);
                 let (dgamma, dbeta) = partial.split_at_mut(width);
@@ -256,7 +257,12 @@ impl InstanceNorm {
 
     /// Values of workspace that [`forward`](Self::forward) and [`backward`](Self::backward) need for `threads` threads.
     pub fn workspace_len(&self, threads: usize) -> usize {
-        threads.max(1) * 4 * self.width + self.batch * 2 * self.width
+        threads.max(1) * self.share() + self.batch * 2 * self.width
+    }
+
+    /// `[mean | r]`, `[Σ g | Σ g x̂]` and x̂ of a tile.
+    fn share(&self) -> usize {
+        (4 + TILE) * self.width
     }
 
     /// `out = γ x̂ + β`; x, out: (batch, n, width), γ, β: (width).
@@ -274,15 +280,16 @@ impl InstanceNorm {
             self.batch,
             equal(out, self.n * width),
             workspace,
-            4 * width,
+            self.share(),
             &|sample, out, scratch| {
                 let statistics = &mut scratch[..2 * width];
                 let x = &x[sample * self.n * width..][..self.n * width];
                 self.statistics(x, statistics);
-                out.copy_from_slice(x);
-                normalize_columns(out, &[], statistics);
-                for row in out.chunks_exact_mut(width) {
-                    row.iter_mut().zip(gamma).zip(beta).for_each(|((o, g), b)| *o = g * *o + b);
+                for (out, x) in out.chunks_mut(TILE * width).zip(x.chunks(TILE * width)) {
+                    out.copy_from_slice(x);
+                    normalize_columns(out, &[], statistics);
+                    scale_columns(out, gamma);
+                    add_bias(out, beta);
                 }
             },
         );
@@ -321,37 +328,37 @@ impl InstanceNorm {
         let partial = take(&mut rest, self.batch * 2 * width);
         partial.fill(0.0);
         let parts = (equal(dx, self.n * width), equal(partial, 2 * width));
-        par::for_each(self.batch, parts, rest, 4 * width, &|sample, (dx, partial), scratch| {
-            let (statistics, sums) = scratch.split_at_mut(2 * width);
+        par::for_each(self.batch, parts, rest, self.share(), &|sample, (dx, partial), scratch| {
+            let (statistics, rest) = scratch.split_at_mut(2 * width);
+            let (sums, hat) = rest.split_at_mut(2 * width);
             let x = &x[sample * self.n * width..][..self.n * width];
             let dy = &dy[sample * self.n * width..][..self.n * width];
+            let tiles = || x.chunks(TILE * width).zip(dy.chunks(TILE * width));
             self.statistics(x, statistics);
-            // partial = [Σ dy x̂ | Σ dy], a row at a time: x̂ is cheaper to make again than to keep.
-            let (dot, plain) = partial.split_at_mut(width);
-            let (mean, r) = statistics.split_at(width);
-            for (x, dy) in x.chunks_exact(width).zip(dy.chunks_exact(width)) {
-                for c in 0..width {
-                    dot[c] += dy[c] * (x[c] - mean[c]) * r[c];
-                    plain[c] += dy[c];
-                }
+            // x̂ is cheaper to make twice than to keep.
+            let (dbeta, dgamma) = partial.split_at_mut(width);
+            for (x, dy) in tiles() {
+                let hat = &mut hat[..x.len()];
+                hat.copy_from_slice(x);
+                normalize_columns(hat, &[], statistics);
+                add_column_sums(dy, dbeta);
+                add_column_dots(dy, hat, dgamma);
             }
-            for c in 0..width {
-                sums[c] = gamma[c] * plain[c];
-                sums[width + c] = gamma[c] * dot[c];
-            }
-            let inverse = 1.0 / self.n as f32;
-            for ((x, dy), dx) in
-                x.chunks_exact(width).zip(dy.chunks_exact(width)).zip(dx.chunks_exact_mut(width))
-            {
-                for c in 0..width {
-                    let hat = (x[c] - mean[c]) * r[c];
-                    dx[c] = r[c] * (gamma[c] * dy[c] - inverse * (sums[c] + hat * sums[width + c]));
-                }
+            // g = γ dy, so its sums are those of dy times γ.
+            sums.copy_from_slice(partial);
+            scale_columns(sums, gamma);
+            for ((x, dy), dx) in tiles().zip(dx.chunks_mut(TILE * width)) {
+                let hat = &mut hat[..x.len()];
+                hat.copy_from_slice(x);
+                normalize_columns(hat, &[], statistics);
+                dx.copy_from_slice(dy);
+                scale_columns(dx, gamma);
+                normalize_columns_backward(hat, statistics, sums, self.n, dx);
             }
         });
         for sample in partial.chunks_exact(2 * width) {
-            add(dgamma, &sample[..width]);
-            add(dbeta, &sample[width..]);
+            add(dbeta, &sample[..width]);
+            add(dgamma, &sample[width..]);
         }
     }
 

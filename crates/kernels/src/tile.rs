@@ -124,8 +124,8 @@ fn add_columns(u: &[f32], factor: impl Fn(usize) -> f32, sums: &mut [f32]) {
             add_block::<16>(u, width, start, &factor, sums);
             start += 16;
         }
-        for c in start..width {
-            sums[c] += u.iter().skip(c).step_by(width).enumerate().map(|(r, v)| factor(r) * v).sum::<f32>();
+        for (c, sum) in sums.iter_mut().enumerate().skip(start) {
+            *sum += u.iter().skip(c).step_by(width).enumerate().map(|(r, v)| factor(r) * v).sum::<f32>();
         }
     });
 }

@@ -153,8 +153,8 @@ impl Scheme for Fourier<'_> {
                 let at =
                     |a: usize| gamma * moments.k[a * d + f + i] + beta * moments.coordinates[p * (p + 1) + a];
                 let row = &mut n[(p + i) * wide..][..wide];
-                for b in 0..p {
-                    row[b] = scale * at(b);
+                for (b, out) in row[..p].iter_mut().enumerate() {
+                    *out = scale * at(b);
                 }
                 axpy(scale * at(p), b_v, &mut row[p..]);
             }
@@ -164,8 +164,8 @@ impl Scheme for Fourier<'_> {
             }
             for a in 0..p {
                 let row = &mut n[a * wide..][..wide];
-                for b in 0..p {
-                    row[b] = scale * moments.coordinates[a * (p + 1) + b];
+                for (out, m) in row[..p].iter_mut().zip(&moments.coordinates[a * (p + 1)..]) {
+                    *out = scale * m;
                 }
                 axpy(scale * moments.coordinates[a * (p + 1) + p], b_v, &mut row[p..]);
             }

@@ -5,14 +5,13 @@ use crate::layers::{
     Given, assert_names_sizes, check_directions, check_gradients, encoder_lens, encoder_params,
     panic_message, parameters, reference_encoder, widen_all,
 };
+use crate::linear::ACTIVATIONS;
 use crate::run::{encoder_grads, forward_encoder, run_encoder};
 use crate::support::{assert_close, assert_same_bits_with_any_threads, values};
 use galerkin_kernels::activation::Activation;
 use galerkin_kernels::attention::{Attention, Input, Kind, Norm};
 use galerkin_kernels::encoder::EncoderLayer;
 use galerkin_kernels::par;
-
-const ACTIVATIONS: [Activation; 4] = [Activation::None, Activation::Relu, Activation::Silu, Activation::Gelu];
 
 /// Roundings of a forward pass: those of attention, then two more sums and two norms. Measured: 5.
 const FORWARD: f64 = 32.0;

@@ -1,6 +1,6 @@
 //! Attention and encoder layers whose parameters are a list, so that tests can walk, perturb and compare them one by one.
 
-use crate::support::{check_gradient, values, widen};
+use crate::support::{check_gradient, check_pairs, values, widen};
 use galerkin_kernels::attention::{self, Attention, Input, Norm};
 use galerkin_kernels::encoder::{self, EncoderLayer};
 use galerkin_kernels::reference;
@@ -107,9 +107,6 @@ pub fn reference_encoder(layer: &EncoderLayer, list: &[Vec<f64>], given: &Given<
 
 /// Checks the gradient of x and of every parameter against central differences of `y`, a reference as a function of the
 /// parameters and the input, under the loss Σ dy·y.
-///
-/// A weight and its bias are one vector here: some biases have gradient zero by symmetry (that of K under softmax), and
-/// what is left of them is rounding of values as large as in the weight's gradient.
 #[track_caller]
 pub fn check_gradients(
     what: &str,
@@ -123,19 +120,7 @@ pub fn check_gradients(
     let loss = |y: Vec<f64>| y.iter().zip(dy).map(|(y, dy)| y * *dy as f64).sum::<f64>();
     let of_x = |x: &[f64]| loss(y(&at, &Given { x: x.to_vec(), ..given.clone() }));
     check_gradient(&format!("{what}: x"), dx, &given.x, of_x, roundings);
-    for slot in (0..list.len()).step_by(2) {
-        let of_pair = |pair: &[f64]| {
-            let mut moved = at.clone();
-            let (first, second) = pair.split_at(at[slot].len());
-            moved[slot] = first.to_vec();
-            moved[slot + 1] = second.to_vec();
-            loss(y(&moved, &given))
-        };
-        let name = format!("{what}: {} and {}", NAMES[slot], NAMES[slot + 1]);
-        let pair = [at[slot].as_slice(), &at[slot + 1]].concat();
-        let gradient = [grads[slot].as_slice(), &grads[slot + 1]].concat();
-        check_gradient(&name, &gradient, &pair, of_pair, roundings);
-    }
+    check_pairs(what, &NAMES[..list.len()], (list, grads), |list| loss(y(list, &given)), roundings);
 }
 
 /// The same for large layers, where a reference run is dear: of every parameter and of x only the derivative along one

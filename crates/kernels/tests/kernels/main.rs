@@ -5,6 +5,8 @@ mod attention;
 mod encoder;
 mod golden;
 mod layers;
+mod linear;
+mod norm;
 mod resample;
 mod run;
 mod spectral;

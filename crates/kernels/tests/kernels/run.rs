@@ -15,11 +15,11 @@ pub struct Run {
     pub weights: Vec<f32>,
 }
 
-fn unwritten(len: usize) -> Vec<f32> {
+pub fn unwritten(len: usize) -> Vec<f32> {
     vec![f32::NAN; len]
 }
 
-fn unwritten_like(list: &[Vec<f32>]) -> Vec<Vec<f32>> {
+pub fn unwritten_like(list: &[Vec<f32>]) -> Vec<Vec<f32>> {
     list.iter().map(|values| unwritten(values.len())).collect()
 }
 

@@ -57,6 +57,34 @@ pub fn check_gradient(what: &str, gradient: &[f32], at: &[f64], f: impl Fn(&[f64
     }
 }
 
+/// Compares the gradients of a list of parameters, a weight and its bias in turn, with central differences of a scalar function of
+/// the whole list.
+///
+/// A weight and its bias are one vector here: some biases have gradient zero by symmetry (that of K under softmax), and
+/// what is left of them is rounding of values as large as in the weight's gradient.
+#[track_caller]
+pub fn check_pairs(
+    what: &str,
+    names: &[&str],
+    (list, grads): (&[Vec<f32>], &[Vec<f32>]),
+    f: impl Fn(&[Vec<f64>]) -> f64,
+    roundings: f64,
+) {
+    let at: Vec<Vec<f64>> = list.iter().map(|values| widen(values)).collect();
+    for slot in (0..list.len()).step_by(2) {
+        let of_pair = |pair: &[f64]| {
+            let mut moved = at.clone();
+            let (first, second) = pair.split_at(at[slot].len());
+            moved[slot] = first.to_vec();
+            moved[slot + 1] = second.to_vec();
+            f(&moved)
+        };
+        let name = format!("{what}: {} and {}", names[slot], names[slot + 1]);
+        let gradient = [grads[slot].as_slice(), &grads[slot + 1]].concat();
+        check_gradient(&name, &gradient, &[at[slot].as_slice(), &at[slot + 1]].concat(), of_pair, roundings);
+    }
+}
+
 /// Runs `f` with 1, 2, 3 and 7 threads and asserts the same bits.
 #[track_caller]
 pub fn assert_same_bits_with_any_threads(what: &str, f: impl Fn() -> Vec<Vec<f32>> + Sync) {
