@@ -1,6 +1,6 @@
 //! The activations, as functions of the pre-activation z.
 
-use crate::simd::{exp, vectorize};
+use crate::simd::{exp, rows, update, vectorize};
 
 /// An elementwise activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -22,17 +22,36 @@ impl Activation {
         assert_eq!(z.len(), out.len(), "activation: {} values into {}", z.len(), out.len());
         match self {
             Activation::None => out.copy_from_slice(z),
-            Activation::Relu => map(z, out, |z, _| z.max(0.0)),
+            Activation::Relu => map(z, out, |z, _| relu(z)),
             Activation::Silu => map(z, out, |z, _| z * sigmoid(z)),
             Activation::Gelu => map(z, out, |z, _| z * normal_cdf(z)),
         }
+    }
+
+    /// Whether the output tells the derivative as well as z does: it is positive just where z is.
+    pub(crate) fn needs_no_z(self) -> bool {
+        self == Activation::Relu
+    }
+
+    /// `z = f(z + bias)`, row by row, for an activation that needs no z afterwards.
+    pub(crate) fn forward_in_place(self, bias: &[f32], z: &mut [f32]) {
+        debug_assert!(self.needs_no_z());
+        rows!(simd: S, { bias: &'a [f32], z: &'a mut [f32] }, {
+            // The larger of 0 and NaN is NaN in this order.
+            let (zero, (b, b_rest)) = (simd.splat_f32s(0.0), S::as_simd_f32s(bias));
+            for z in z.chunks_exact_mut(bias.len()) {
+                let (z, z_rest) = S::as_mut_simd_f32s(z);
+                z.iter_mut().zip(b).for_each(|(z, b)| *z = simd.max_f32s(zero, simd.add_f32s(*z, *b)));
+                z_rest.iter_mut().zip(b_rest).for_each(|(z, b)| *z = relu(*z + b));
+            }
+        })
     }
 
     /// `z += bias`, row by row, and `out = f(z)`: what a linear layer does after its product, in one sweep.
     pub(crate) fn forward_biased(self, bias: &[f32], z: &mut [f32], out: &mut [f32]) {
         match self {
             Activation::None => map_biased(bias, z, out, |z| z),
-            Activation::Relu => map_biased(bias, z, out, |z| z.max(0.0)),
+            Activation::Relu => map_biased(bias, z, out, |z| relu(z)),
             Activation::Silu => map_biased(bias, z, out, |z| z * sigmoid(z)),
             Activation::Gelu => map_biased(bias, z, out, |z| z * normal_cdf(z)),
         }
@@ -59,9 +78,7 @@ impl Activation {
 #[inline(always)]
 fn map(z: &[f32], out: &mut [f32], f: impl Fn(f32, f32) -> f32) {
     vectorize!({
-        for (z, out) in z.iter().zip(out) {
-            *out = f(*z, *out);
-        }
+        update(out, [z], |out, [z]| f(z, out));
     });
 }
 
@@ -70,12 +87,16 @@ fn map_biased(bias: &[f32], z: &mut [f32], out: &mut [f32], f: impl Fn(f32) -> f
     let width = bias.len().max(1);
     vectorize!({
         for (z, out) in z.chunks_exact_mut(width).zip(out.chunks_exact_mut(width)) {
-            for ((z, b), out) in z.iter_mut().zip(bias).zip(out) {
-                *z += b;
-                *out = f(*z);
-            }
+            update(z, [bias], |z, [b]| z + b);
+            update(out, [z], |_, [z]| f(z));
         }
     });
+}
+
+/// NaN stays NaN, so that a diverging run shows: a maximum would hide it.
+#[inline(always)]
+fn relu(z: f32) -> f32 {
+    if z < 0.0 { 0.0 } else { z }
 }
 
 #[inline(always)]

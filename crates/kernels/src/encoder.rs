@@ -10,8 +10,12 @@ use crate::attention::{self, Apply, Attention, Input, Tail, Tile};
 use crate::dims::{check_len, take};
 use crate::dropout::{Dropout, Site};
 use crate::feed_forward::{self, FeedForward, Hidden};
+use crate::gemm::Into;
 use crate::norm::{normalize_groups, normalize_groups_backward};
-use crate::tile::{add, add_column_dots, add_column_sums, scale_columns, set_affine, set_scaled};
+use crate::tile::{
+    add, add_and_scale, add_column_dots, add_column_sums, scale_columns, set_affine, set_scaled,
+    set_scaled_by,
+};
 
 /// Shapes and options of an encoder layer.
 #[derive(Clone, Copy, Debug)]
@@ -287,7 +291,7 @@ impl Tail for FeedForwardTail<'_> {
     fn tile_len(&self, rows: usize) -> usize {
         let d = self.layer.attention.d;
         let norm = if self.layer.norm_after { rows * (2 * d + 2) } else { 0 };
-        rows * 2 * d + norm + Hidden::len(rows, self.layer.hidden)
+        rows * 2 * d + norm + Hidden::len(&self.ffn, rows)
     }
 
     fn grads_len(&self) -> usize {
@@ -299,7 +303,7 @@ impl Tail for FeedForwardTail<'_> {
         let norm = if layer.norm_after { m } else { 0 };
         let x_1 = take(&mut scratch, m * d);
         let (hat, r) = (take(&mut scratch, norm * d), take(&mut scratch, norm));
-        let mut hidden = Hidden::new(scratch, m, layer.hidden);
+        let mut hidden = Hidden::new(scratch, &self.ffn, m);
         self.first_half(tile, x_1, hat, r, apply);
         self.ffn.hidden_tile(&self.ffn_params, tile.first, x_1, &mut hidden);
         if layer.norm_after {
@@ -325,54 +329,58 @@ impl Tail for FeedForwardTail<'_> {
         let [x_1, g] = [0; 2].map(|_| take(&mut scratch, m * d));
         let [hat_1, hat_2] = [0; 2].map(|_| take(&mut scratch, norm * d));
         let [r_1, r_2] = [0; 2].map(|_| take(&mut scratch, norm));
-        let mut hidden = Hidden::new(scratch, m, layer.hidden);
+        let mut hidden = Hidden::new(scratch, &self.ffn, m);
         let lengths = self.ffn.lengths();
         let (ffn_grads, norm_grads) = grads.split_at_mut(lengths.iter().sum());
         let mut ffn_grads = feed_forward::Grads::carve(ffn_grads, lengths);
         let mut norm_grads = norm_grads.chunks_exact_mut(d);
-        let mut next = || norm_grads.next().expect("γ and β of both norms");
+        let mut next = || norm_grads.next().unwrap_or_default();
 
         // Forward again, as far as needed.
         self.first_half(tile, x_1, hat_1, r_1, apply);
         self.ffn.hidden_tile(&self.ffn_params, tile.first, x_1, &mut hidden);
 
         // dx = gradient of t₂, then of x₁, then of t₁; g = that of the FFN's output, then of the attention.
-        dx.copy_from_slice(dy);
-        if layer.norm_after {
-            self.second_half(tile, x_1, &hidden, hat_2);
-            normalize_groups(hat_2, &[], d, layer.eps, r_2);
+        let sign = self.sign();
+        if layer.norm_after || layer.feed_forward_dropout().active() {
+            dx.copy_from_slice(dy);
             let first = [next(), next()];
-            norm_backward(hat_2, r_2, self.params.gamma_2, dx, [next(), next()]);
+            if layer.norm_after {
+                self.second_half(tile, x_1, &hidden, hat_2);
+                normalize_groups(hat_2, &[], d, layer.eps, r_2);
+                norm_backward(hat_2, r_2, self.params.gamma_2, dx, [next(), next()]);
+            }
             g.copy_from_slice(dx);
-            self.drop_and_run_back(tile, x_1, g, &mut hidden, dx, &mut ffn_grads);
-            norm_backward(hat_1, r_1, self.params.gamma_1, dx, first);
-        } else if layer.feed_forward_dropout().active() {
-            g.copy_from_slice(dy);
-            self.drop_and_run_back(tile, x_1, g, &mut hidden, dx, &mut ffn_grads);
+            layer.feed_forward_dropout().apply((tile.first * d) as u64, g);
+            self.ffn.backward_tile(
+                self.transposed,
+                tile.first,
+                x_1,
+                g,
+                &mut hidden,
+                Into::Add,
+                dx,
+                &mut ffn_grads,
+            );
+            if layer.norm_after {
+                norm_backward(hat_1, r_1, self.params.gamma_1, dx, first);
+            }
+            set_scaled_by(g, dx, sign);
         } else {
-            self.ffn.backward_tile(self.transposed, tile.first, x_1, dy, &mut hidden, dx, &mut ffn_grads);
-        }
-        g.copy_from_slice(dx);
-        if layer.minus {
-            g.iter_mut().for_each(|g| *g = -*g);
+            self.ffn.backward_tile(
+                self.transposed,
+                tile.first,
+                x_1,
+                dy,
+                &mut hidden,
+                Into::Set,
+                dx,
+                &mut ffn_grads,
+            );
+            add_and_scale(dx, dy, sign, g);
         }
         layer.attention_dropout().apply((tile.first * d) as u64, g);
         g
-    }
-}
-
-impl FeedForwardTail<'_> {
-    fn drop_and_run_back(
-        &self,
-        tile: &Tile,
-        x_1: &[f32],
-        g: &mut [f32],
-        hidden: &mut Hidden,
-        dx: &mut [f32],
-        grads: &mut feed_forward::Grads,
-    ) {
-        self.layer.feed_forward_dropout().apply((tile.first * self.layer.attention.d) as u64, g);
-        self.ffn.backward_tile(self.transposed, tile.first, x_1, g, hidden, dx, grads);
     }
 }
 

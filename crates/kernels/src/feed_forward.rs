@@ -52,7 +52,8 @@ pub struct Grads<'a> {
     pub b_2: &'a mut [f32],
 }
 
-/// The hidden layer of a tile: `z` before and `h` after activation and dropout, `dh` its gradient.
+/// The hidden layer of a tile: `z` before and `h` after activation and dropout, `dh` its gradient. `z` is empty where h tells the
+/// activation's derivative.
 pub(crate) struct Hidden<'a> {
     z: &'a mut [f32],
     h: &'a mut [f32],
@@ -60,15 +61,16 @@ pub(crate) struct Hidden<'a> {
 }
 
 impl<'a> Hidden<'a> {
-    /// Values a tile of `rows` rows needs; the gradient's third is used by the backward pass alone.
-    pub(crate) fn len(rows: usize, hidden: usize) -> usize {
-        3 * rows * hidden
+    /// Values a tile of `rows` rows needs; the gradient's share is used by the backward pass alone.
+    pub(crate) fn len(ffn: &FeedForward, rows: usize) -> usize {
+        rows * ffn.hidden * if ffn.activation.needs_no_z() { 2 } else { 3 }
     }
 
-    pub(crate) fn new(memory: &'a mut [f32], rows: usize, hidden: usize) -> Self {
-        let (z, rest) = memory.split_at_mut(rows * hidden);
-        let (h, rest) = rest.split_at_mut(rows * hidden);
-        Self { z, h, dh: &mut rest[..rows * hidden] }
+    pub(crate) fn new(memory: &'a mut [f32], ffn: &FeedForward, rows: usize) -> Self {
+        let len = rows * ffn.hidden;
+        let (z, rest) = memory.split_at_mut(if ffn.activation.needs_no_z() { 0 } else { len });
+        let (h, rest) = rest.split_at_mut(len);
+        Self { z, h, dh: &mut rest[..len] }
     }
 }
 
@@ -79,10 +81,16 @@ impl FeedForward {
 
     /// Fills the hidden layer of the tile that starts at row `first`.
     pub(crate) fn hidden_tile(&self, params: &Params, first: usize, x: &[f32], hidden: &mut Hidden) {
-        let (f, m) = (self.hidden, hidden.z.len() / self.hidden);
+        let (f, m) = (self.hidden, hidden.h.len() / self.hidden);
         let w_1 = View::new(params.w_1, self.inputs, f);
-        gemm(Into::Set, 1.0, View::new(x, m, self.inputs), w_1, ViewMut::new(hidden.z, m, f));
-        self.activation.forward_biased(params.b_1, hidden.z, hidden.h);
+        let x = View::new(x, m, self.inputs);
+        if self.activation.needs_no_z() {
+            gemm(Into::Set, 1.0, x, w_1, ViewMut::new(hidden.h, m, f));
+            self.activation.forward_in_place(params.b_1, hidden.h);
+        } else {
+            gemm(Into::Set, 1.0, x, w_1, ViewMut::new(hidden.z, m, f));
+            self.activation.forward_biased(params.b_1, hidden.z, hidden.h);
+        }
         self.mask().apply((first * f) as u64, hidden.h);
     }
 
@@ -93,7 +101,7 @@ impl FeedForward {
         gemm(Into::Add, 1.0, View::new(hidden.h, m, self.hidden), w_2, ViewMut::new(y, m, self.outputs));
     }
 
-    /// Adds to `dx` and to the gradients of the parameters, from `dy` and the hidden layer as [`hidden_tile`](Self::hidden_tile) left it.
+    /// Sets `dx` or adds to it, and adds to the gradients of the parameters, from `dy` and the hidden layer as [`hidden_tile`](Self::hidden_tile) left it.
     /// `transposed` is what [`transpose`](Self::transpose) wrote.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn backward_tile(
@@ -103,6 +111,7 @@ impl FeedForward {
         x: &[f32],
         dy: &[f32],
         hidden: &mut Hidden,
+        into: Into,
         dx: &mut [f32],
         grads: &mut Grads,
     ) {
@@ -114,12 +123,13 @@ impl FeedForward {
 
         gemm(Into::Set, 1.0, dy_view, View::new(w_2_t, o, f), ViewMut::new(hidden.dh, m, f));
         self.mask().apply((first * f) as u64, hidden.dh);
-        self.activation.backward(hidden.z, hidden.dh);
+        let z = if self.activation.needs_no_z() { &*hidden.h } else { &*hidden.z };
+        self.activation.backward(z, hidden.dh);
 
         let dz = View::new(hidden.dh, m, f);
         gemm(Into::Add, 1.0, View::new(x, m, i).t(), dz, ViewMut::new(grads.w_1, i, f));
         add_column_sums(hidden.dh, grads.b_1);
-        gemm(Into::Add, 1.0, dz, View::new(w_1_t, f, i), ViewMut::new(dx, m, i));
+        gemm(into, 1.0, dz, View::new(w_1_t, f, i), ViewMut::new(dx, m, i));
     }
 
     /// W₁ᵀ and W₂ᵀ into [`transposed_len`](Self::transposed_len) values.
@@ -167,7 +177,7 @@ impl FeedForward {
     /// Values of workspace that either pass needs for `threads` threads.
     pub fn workspace_len(&self, threads: usize) -> usize {
         let partial = self.cut().lanes * self.lengths().iter().sum::<usize>();
-        self.transposed_len() + partial + threads.max(1) * Hidden::len(TILE, self.hidden)
+        self.transposed_len() + partial + threads.max(1) * Hidden::len(self, TILE)
     }
 
     /// y from x.
@@ -175,10 +185,10 @@ impl FeedForward {
         self.check(params, x, y.len(), workspace);
         let (rows, i, o) = (self.cut(), self.inputs, self.outputs);
         let parts = pieces(y, |l| rows.row_of_lane(l) * o);
-        par::for_each(rows.lanes, parts, workspace, Hidden::len(TILE, self.hidden), &|lane, y, scratch| {
+        par::for_each(rows.lanes, parts, workspace, Hidden::len(self, TILE), &|lane, y, scratch| {
             let first = rows.row_of_lane(lane);
             for tile in rows.lane(lane).flat_map(|c| rows.tiles(c)) {
-                let mut hidden = Hidden::new(scratch, tile.len(), self.hidden);
+                let mut hidden = Hidden::new(scratch, self, tile.len());
                 let y = &mut y[(tile.start - first) * o..][..tile.len() * o];
                 self.hidden_tile(params, tile.start, &x[tile.start * i..tile.end * i], &mut hidden);
                 set_affine(y, None, 1.0, params.b_2, &[], &[]);
@@ -213,19 +223,18 @@ impl FeedForward {
             rows.lanes,
             parts,
             scratch,
-            Hidden::len(TILE, self.hidden),
+            Hidden::len(self, TILE),
             &|lane, (dx, partial), scratch| {
                 partial.fill(0.0);
-                dx.fill(0.0);
                 let mut grads = Grads::carve(partial, lengths);
                 let first = rows.row_of_lane(lane);
                 for tile in rows.lane(lane).flat_map(|c| rows.tiles(c)) {
-                    let mut hidden = Hidden::new(scratch, tile.len(), self.hidden);
+                    let mut hidden = Hidden::new(scratch, self, tile.len());
                     let x = &x[tile.start * i..tile.end * i];
                     let dx = &mut dx[(tile.start - first) * i..][..tile.len() * i];
                     self.hidden_tile(params, tile.start, x, &mut hidden);
                     let dy = &dy[tile.start * o..tile.end * o];
-                    self.backward_tile(transposed, tile.start, x, dy, &mut hidden, dx, &mut grads);
+                    self.backward_tile(transposed, tile.start, x, dy, &mut hidden, Into::Set, dx, &mut grads);
                 }
             },
         );

@@ -8,38 +8,60 @@
 
 use crate::dims::{check_at_least, check_len, take};
 use crate::par::{self, Rows, equal, pieces, sum_lanes};
-use crate::simd::{dot, sum, sum_by, vectorize};
+use crate::simd::{rows, vectorize};
 use crate::tile::{add, add_bias, add_column_dots, add_column_sums, scale_columns};
 
 /// Normalises every group of `width` values in place after adding `bias` (one value per column, or none), and keeps r per group.
 pub(crate) fn normalize_groups(u: &mut [f32], bias: &[f32], width: usize, eps: f32, r: &mut [f32]) {
     let groups = bias.len().checked_div(width).unwrap_or(0).max(1);
-    vectorize!({
+    rows!(simd: S, { u: &'a mut [f32], bias: &'a [f32], width: usize, groups: usize, eps: f32, r: &'a mut [f32] }, {
+        let inverse = 1.0 / width as f32;
+        let zero = simd.splat_f32s(0.0);
         for (row, r) in u.chunks_exact_mut(groups * width).zip(r.chunks_exact_mut(groups)) {
-            if !bias.is_empty() {
-                row.iter_mut().zip(bias).for_each(|(u, b)| *u += b);
-            }
-            for (group, r) in row.chunks_exact_mut(width).zip(r) {
-                let mean = sum(group) / width as f32;
-                let variance = sum_by(group, |v| (v - mean) * (v - mean)) / width as f32;
-                *r = 1.0 / (variance + eps).sqrt();
-                group.iter_mut().for_each(|v| *v = (*v - mean) * *r);
+            for (g, (group, r)) in row.chunks_exact_mut(width).zip(r).enumerate() {
+                let (u, u_rest) = S::as_mut_simd_f32s(group);
+                if !bias.is_empty() {
+                    let (b, b_rest) = S::as_simd_f32s(&bias[g * width..][..width]);
+                    u.iter_mut().zip(b).for_each(|(u, b)| *u = simd.add_f32s(*u, *b));
+                    u_rest.iter_mut().zip(b_rest).for_each(|(u, b)| *u += b);
+                }
+                let total = u.iter().fold(zero, |sum, u| simd.add_f32s(sum, *u));
+                let mean = inverse * (simd.reduce_sum_f32s(total) + u_rest.iter().sum::<f32>());
+                let m = simd.splat_f32s(mean);
+                let squares = u.iter().fold(zero, |sum, u| {
+                    let v = simd.sub_f32s(*u, m);
+                    simd.add_f32s(sum, simd.mul_f32s(v, v))
+                });
+                let rest: f32 = u_rest.iter().map(|u| (u - mean) * (u - mean)).sum();
+                *r = 1.0 / (inverse * (simd.reduce_sum_f32s(squares) + rest) + eps).sqrt();
+                let scale = simd.splat_f32s(*r);
+                u.iter_mut().for_each(|u| *u = simd.mul_f32s(simd.sub_f32s(*u, m), scale));
+                u_rest.iter_mut().for_each(|u| *u = (*u - mean) * *r);
             }
         }
-    });
+    })
 }
 
 /// Turns gradients of x̂ into gradients of x, in place, group by group.
 pub(crate) fn normalize_groups_backward(hat: &[f32], r: &[f32], g: &mut [f32], width: usize) {
-    vectorize!({
+    rows!(simd: S, { hat: &'a [f32], r: &'a [f32], g: &'a mut [f32], width: usize }, {
+        let inverse = 1.0 / width as f32;
+        let zero = simd.splat_f32s(0.0);
         for ((hat, g), r) in hat.chunks_exact(width).zip(g.chunks_exact_mut(width)).zip(r) {
-            let mean = sum(g) / width as f32;
-            let slope = dot(g, hat) / width as f32;
-            for (g, h) in g.iter_mut().zip(hat) {
-                *g = r * (*g - mean - h * slope);
+            let ((h, h_rest), (g, g_rest)) = (S::as_simd_f32s(hat), S::as_mut_simd_f32s(g));
+            let (sum, dot) = g.iter().zip(h).fold((zero, zero), |(sum, dot), (g, h)| {
+                (simd.add_f32s(sum, *g), simd.add_f32s(dot, simd.mul_f32s(*g, *h)))
+            });
+            let mean = inverse * (simd.reduce_sum_f32s(sum) + g_rest.iter().sum::<f32>());
+            let rest: f32 = g_rest.iter().zip(h_rest).map(|(g, h)| g * h).sum();
+            let slope = inverse * (simd.reduce_sum_f32s(dot) + rest);
+            let (ms, ss, rs) = (simd.splat_f32s(mean), simd.splat_f32s(slope), simd.splat_f32s(*r));
+            for (g, h) in g.iter_mut().zip(h) {
+                *g = simd.mul_f32s(rs, simd.sub_f32s(simd.sub_f32s(*g, ms), simd.mul_f32s(*h, ss)));
             }
+            g_rest.iter_mut().zip(h_rest).for_each(|(g, h)| *g = r * (*g - mean - h * slope));
         }
-    });
+    })
 }
 
 /// Mean and sum of squared deviations per column, merged tile by tile (Chan's update), so that a mean far from zero costs no digits.

@@ -185,8 +185,10 @@ impl Rows {
     #[inline]
     pub fn tiles(&self, chunk: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let (start, end) = (self.chunk_start(chunk), self.chunk_start(chunk + 1));
-        let (rows, tiles) = (end - start, (end - start).div_ceil(self.tile));
-        (0..tiles).map(move |t| start + rows * t / tiles..start + rows * (t + 1) / tiles)
+        let tiles = (end - start).div_ceil(self.tile).max(1);
+        // Equal tiles, of a multiple of 12 rows where that fits: gemm's micro-kernels take 6 or 4 rows at a time.
+        let step = (end - start).div_ceil(tiles).next_multiple_of(12).min(self.tile);
+        (start..end).step_by(step).map(move |first| first..(first + step).min(end))
     }
 }
 

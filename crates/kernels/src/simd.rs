@@ -38,12 +38,12 @@ const LANES: usize = 16;
 #[inline(always)]
 pub fn sum_by(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let mut acc = [0.0f32; LANES];
-    let chunks = x.chunks_exact(LANES);
-    for (a, v) in acc.iter_mut().zip(chunks.remainder()) {
+    let (blocks, rest) = x.as_chunks::<LANES>();
+    for (a, v) in acc.iter_mut().zip(rest) {
         *a = f(*v);
     }
-    for chunk in chunks {
-        for (a, v) in acc.iter_mut().zip(chunk) {
+    for block in blocks {
+        for (a, v) in acc.iter_mut().zip(block) {
             *a += f(*v);
         }
     }
@@ -60,11 +60,11 @@ pub fn sum(x: &[f32]) -> f32 {
 #[inline(always)]
 pub fn dot(x: &[f32], y: &[f32]) -> f32 {
     let mut acc = [0.0f32; LANES];
-    let (cx, cy) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
-    for (a, (v, w)) in acc.iter_mut().zip(cx.remainder().iter().zip(cy.remainder())) {
+    let ((bx, rx), (by, ry)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
+    for (a, (v, w)) in acc.iter_mut().zip(rx.iter().zip(ry)) {
         *a = v * w;
     }
-    for (v, w) in cx.zip(cy) {
+    for (v, w) in bx.iter().zip(by) {
         for i in 0..LANES {
             acc[i] += v[i] * w[i];
         }
@@ -87,10 +87,42 @@ fn fold(mut acc: [f32; LANES]) -> f32 {
 /// `y += a·x`
 #[inline(always)]
 pub fn axpy(a: f32, x: &[f32], y: &mut [f32]) {
-    for (y, x) in y.iter_mut().zip(x) {
-        *y += a * x;
+    update(y, [x], |y, [x]| y + a * x);
+}
+
+/// `out = f(out, operands)`, value by value. The operands are as long as `out`, or longer.
+#[inline(always)]
+pub fn update<const N: usize>(out: &mut [f32], operands: [&[f32]; N], f: impl Fn(f32, [f32; N]) -> f32) {
+    let len = out.len();
+    // Cut to one length, so that no index needs a check.
+    let operands = operands.map(|operand| &operand[..len]);
+    for i in 0..len {
+        out[i] = f(out[i], operands.map(|operand| operand[i]));
     }
 }
+
+/// A row as whole registers and a rest, for the loops that are short enough to be worth writing by hand: the compiler's own
+/// vector loop over a hundred values spends more time on overlap checks and remainders than on the values.
+///
+/// [`rows!`](crate::simd::rows) runs such a loop; inside it `simd` is the instruction set.
+macro_rules! rows {
+    ($simd:ident: $set:ident, { $($field:ident: $type:ty),* $(,)? }, $body:block) => {{
+        struct Rows<'a> {
+            $($field: $type,)*
+            lifetime: std::marker::PhantomData<&'a ()>,
+        }
+        impl<'a> pulp::WithSimd for Rows<'a> {
+            type Output = ();
+            #[inline(always)]
+            fn with_simd<$set: pulp::Simd>(self, $simd: $set) {
+                let Self { $($field,)* .. } = self;
+                $body
+            }
+        }
+        pulp::Arch::new().dispatch(Rows { $($field,)* lifetime: std::marker::PhantomData })
+    }};
+}
+pub(crate) use rows;
 
 /// eˣ without branches, so that loops over it vectorise; within 2 ulp of the true value where that is a normal number.
 /// Below −87.3 it is flushed to zero, above 88.7 it is infinite, and NaN stays NaN.

@@ -1,6 +1,6 @@
 //! Loops over the rows of a tile that several kernels share. A tile is `rows × width`, row-major, in cache.
 
-use crate::simd::{axpy, vectorize};
+use crate::simd::{axpy, rows, update, vectorize};
 
 /// `out_r = base_r + scale·(constant + Σ_a coordinates_ra table_a)`, the part of an affine map that is no GEMM.
 ///
@@ -15,38 +15,64 @@ pub(crate) fn set_affine(
 ) {
     let width = constant.len();
     let p = table.len() / width.max(1);
-    vectorize!({
-        for (r, out) in out.chunks_exact_mut(width).enumerate() {
-            let x = &coordinates[r * p..][..p];
-            // The usual numbers of coordinates in one sweep; zipped, because an index would be checked.
-            match (base.map(|base| &base[r * width..][..width]), x) {
-                (None, []) => {
-                    out.iter_mut().zip(constant).for_each(|(o, c)| *o = scale * c);
-                }
-                (Some(base), []) => {
-                    out.iter_mut().zip(base).zip(constant).for_each(|((o, b), c)| *o = b + scale * c);
-                }
-                (None, &[x]) => {
-                    out.iter_mut().zip(constant).zip(table).for_each(|((o, c), t)| *o = scale * (c + x * t));
-                }
-                (Some(base), &[x]) => {
-                    let terms = base.iter().zip(constant).zip(table);
-                    out.iter_mut().zip(terms).for_each(|(o, ((b, c), t))| *o = b + scale * (c + x * t));
-                }
-                (base, x) => {
-                    match base {
-                        None => out.iter_mut().zip(constant).for_each(|(o, c)| *o = scale * c),
-                        Some(base) => {
-                            out.iter_mut().zip(base).zip(constant).for_each(|((o, b), c)| *o = b + scale * c)
-                        }
+    match (p, base) {
+        // The forms that every point of a 1D problem passes through.
+        (0, Some(base)) => {
+            rows!(simd: S, { out: &'a mut [f32], base: &'a [f32], scale: f32, constant: &'a [f32] }, {
+                let s = simd.splat_f32s(scale);
+                let (constants, rest) = S::as_simd_f32s(constant);
+                for (out, base) in out.chunks_exact_mut(constant.len()).zip(base.chunks_exact(constant.len())) {
+                    let ((o, o_rest), (b, b_rest)) = (S::as_mut_simd_f32s(out), S::as_simd_f32s(base));
+                    for ((o, b), c) in o.iter_mut().zip(b).zip(constants) {
+                        *o = simd.add_f32s(*b, simd.mul_f32s(s, *c));
                     }
-                    for (x, table) in x.iter().zip(table.chunks_exact(width)) {
-                        axpy(scale * x, table, out);
-                    }
+                    o_rest.iter_mut().zip(b_rest).zip(rest).for_each(|((o, b), c)| *o = b + scale * c);
+                }
+            })
+        }
+        (1, None) => rows!(simd: S, {
+            out: &'a mut [f32], scale: f32, constant: &'a [f32], coordinates: &'a [f32], table: &'a [f32],
+        }, {
+            let s = simd.splat_f32s(scale);
+            let ((constants, c_rest), (table, t_rest)) = (S::as_simd_f32s(constant), S::as_simd_f32s(table));
+            for (out, x) in out.chunks_exact_mut(constant.len()).zip(coordinates) {
+                let (o, o_rest) = S::as_mut_simd_f32s(out);
+                let at = simd.splat_f32s(*x);
+                for ((o, c), t) in o.iter_mut().zip(constants).zip(table) {
+                    *o = simd.mul_f32s(s, simd.add_f32s(*c, simd.mul_f32s(at, *t)));
+                }
+                o_rest.iter_mut().zip(c_rest).zip(t_rest).for_each(|((o, c), t)| *o = scale * (c + x * t));
+            }
+        }),
+        (1, Some(base)) => rows!(simd: S, {
+            out: &'a mut [f32], base: &'a [f32], scale: f32, constant: &'a [f32], coordinates: &'a [f32], table: &'a [f32],
+        }, {
+            let s = simd.splat_f32s(scale);
+            let ((constants, c_rest), (table, t_rest)) = (S::as_simd_f32s(constant), S::as_simd_f32s(table));
+            let width = constant.len();
+            for ((out, base), x) in out.chunks_exact_mut(width).zip(base.chunks_exact(width)).zip(coordinates) {
+                let ((o, o_rest), (b, b_rest)) = (S::as_mut_simd_f32s(out), S::as_simd_f32s(base));
+                let at = simd.splat_f32s(*x);
+                for (((o, b), c), t) in o.iter_mut().zip(b).zip(constants).zip(table) {
+                    *o = simd.add_f32s(*b, simd.mul_f32s(s, simd.add_f32s(*c, simd.mul_f32s(at, *t))));
+                }
+                for (((o, b), c), t) in o_rest.iter_mut().zip(b_rest).zip(c_rest).zip(t_rest) {
+                    *o = b + scale * (c + x * t);
                 }
             }
-        }
-    });
+        }),
+        _ => vectorize!({
+            for (r, out) in out.chunks_exact_mut(width).enumerate() {
+                match base {
+                    None => update(out, [constant], |_, [c]| scale * c),
+                    Some(base) => update(out, [&base[r * width..], constant], |_, [b, c]| b + scale * c),
+                }
+                for (x, table) in coordinates[r * p..][..p].iter().zip(table.chunks_exact(width)) {
+                    axpy(scale * x, table, out);
+                }
+            }
+        }),
+    }
 }
 
 /// `out` (cols, rows) = the transpose of `a` (rows, cols): products with the transpose of a matrix that many tiles share read it
@@ -104,9 +130,7 @@ pub(crate) fn add_column_dots(u: &[f32], v: &[f32], sums: &mut [f32]) {
     let width = sums.len();
     vectorize!({
         for (u, v) in u.chunks_exact(width).zip(v.chunks_exact(width)) {
-            for ((s, u), v) in sums.iter_mut().zip(u).zip(v) {
-                *s += u * v;
-            }
+            update(sums, [u, v], |s, [u, v]| s + u * v);
         }
     });
 }
@@ -156,7 +180,7 @@ pub(crate) fn scale_rows(u: &mut [f32], weights: &[f32]) {
     let width = u.len().checked_div(weights.len()).unwrap_or(0).max(1);
     vectorize!({
         for (row, w) in u.chunks_exact_mut(width).zip(weights) {
-            row.iter_mut().for_each(|v| *v *= w);
+            update(row, [], |v, []| v * w);
         }
     });
 }
@@ -165,7 +189,7 @@ pub(crate) fn scale_rows(u: &mut [f32], weights: &[f32]) {
 pub(crate) fn add_bias(u: &mut [f32], bias: &[f32]) {
     vectorize!({
         for row in u.chunks_exact_mut(bias.len().max(1)) {
-            row.iter_mut().zip(bias).for_each(|(u, b)| *u += b);
+            update(row, [bias], |u, [b]| u + b);
         }
     });
 }
@@ -175,9 +199,24 @@ pub(crate) fn set_scaled(out: &mut [f32], u: &[f32], gamma: &[f32], beta: &[f32]
     let width = gamma.len().max(1);
     vectorize!({
         for (out, u) in out.chunks_exact_mut(width).zip(u.chunks_exact(width)) {
-            for (((o, u), g), b) in out.iter_mut().zip(u).zip(gamma).zip(beta) {
-                *o = g * u + b;
-            }
+            update(out, [u, gamma, beta], |_, [u, g, b]| g * u + b);
+        }
+    });
+}
+
+/// `out = scale·u`
+pub(crate) fn set_scaled_by(out: &mut [f32], u: &[f32], scale: f32) {
+    vectorize!(update(out, [u], |_, [u]| scale * u));
+}
+
+/// `u += v`, and `out = scale·u` of the sum.
+pub(crate) fn add_and_scale(u: &mut [f32], v: &[f32], scale: f32, out: &mut [f32]) {
+    vectorize!({
+        // In runs that stay in the first-level cache, so that the second sweep costs no memory.
+        let run = 1024;
+        for ((u, v), out) in u.chunks_mut(run).zip(v.chunks(run)).zip(out.chunks_mut(run)) {
+            update(u, [v], |u, [v]| u + v);
+            update(out, [u], |_, [u]| scale * u);
         }
     });
 }
@@ -186,14 +225,14 @@ pub(crate) fn set_scaled(out: &mut [f32], u: &[f32], gamma: &[f32], beta: &[f32]
 pub(crate) fn scale_columns(u: &mut [f32], gamma: &[f32]) {
     vectorize!({
         for row in u.chunks_exact_mut(gamma.len().max(1)) {
-            row.iter_mut().zip(gamma).for_each(|(u, g)| *u *= g);
+            update(row, [gamma], |u, [g]| u * g);
         }
     });
 }
 
 /// `out += u`
 pub(crate) fn add(out: &mut [f32], u: &[f32]) {
-    vectorize!(out.iter_mut().zip(u).for_each(|(o, u)| *o += u));
+    vectorize!(update(out, [u], |o, [u]| o + u));
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use super::scheme::{NormSums, Scheme};
 use super::{Grads, blocks};
 use crate::dims::take;
 use crate::gemm::{Into, View, ViewMut, gemm};
-use crate::simd::axpy;
+use crate::simd::{axpy, dot, update, vectorize};
 use crate::tile::{add_moments, scale_rows, set_affine, transpose};
 
 pub(crate) struct Galerkin<'a>(pub &'a Heads<'a>);
@@ -202,7 +202,7 @@ impl Scheme for Galerkin<'_> {
             gemm(Into::Add, 1.0, de, features.t(), ViewMut::strided(&mut grads.w_q[h * e..], d, e, d));
             for i in 0..e {
                 let g = &g[(p + i) * d..][..d];
-                grads.b_q[h * e + i] += crate::simd::dot(g, dc);
+                grads.b_q[h * e + i] += dot(g, dc);
                 axpy(params.b_q[h * e + i], dc, &mut dg[(p + i) * d..][..d]);
             }
         }
@@ -301,12 +301,20 @@ impl Galerkin<'_> {
                 m[(p + i) * wide + b] = measure * (gamma * sk[b * d + f + i] + beta * total);
             }
             let (k_one, one) = (sk[p * d + f + i], coordinates[p * (p + 1) + p]);
-            for j in 0..e {
-                let (gamma_v, beta_v) = self.value_map(f + j);
-                let against_v = gamma * s[(f + i) * e + j] + beta * sv[p * d + f + j];
-                let against_one = gamma * k_one + beta * one;
-                m[(p + i) * wide + p + j] = measure * (gamma_v * against_v + beta_v * against_one);
-            }
+            let (row, s) = (&mut m[(p + i) * wide + p..][..e], &s[(f + i) * e..]);
+            vectorize!(match self.0.affine(Side::V) {
+                None => update(row, [s], |_, [s]| measure * s),
+                Some((gamma_v, beta_v)) => {
+                    let against_one = gamma * k_one + beta * one;
+                    update(
+                        row,
+                        [s, &sv[p * d + f..], &gamma_v[f..], &beta_v[f..]],
+                        |_, [s, v, gamma_v, beta_v]| {
+                            measure * (gamma_v * (gamma * s + beta * v) + beta_v * against_one)
+                        },
+                    );
+                }
+            });
         }
     }
 
@@ -347,24 +355,29 @@ impl Galerkin<'_> {
                 dgamma += g * sk[b * d + f + i];
                 dbeta += g * coordinates[p * (p + 1) + b];
             }
-            for j in 0..e {
-                let (gamma_v, beta_v) = self.value_map(f + j);
-                let g = measure * dm[(p + i) * wide + p + j];
-                let (k_one, v_one, product) = (sk[p * d + f + i], sv[p * d + f + j], s[(f + i) * e + j]);
-                t[(f + i) * e + j] = gamma * gamma_v * g;
-                k_rows[p * d + f + i] += gamma * beta_v * g;
-                v_rows[p * d + f + j] += gamma_v * beta * g;
-                dgamma += g * (gamma_v * product + beta_v * k_one);
-                dbeta += g * (gamma_v * v_one + beta_v * one);
-                if normed {
-                    grads.gamma_qv[f + j] += g * (gamma * product + beta * v_one);
-                    grads.beta_qv[f + j] += g * (gamma * k_one + beta * one);
-                }
-            }
-            if normed {
-                grads.gamma_k[f + i] += dgamma;
-                grads.beta_k[f + i] += dbeta;
-            }
+            let (g, t) = (&dm[(p + i) * wide + p..][..e], &mut t[(f + i) * e..][..e]);
+            let Some((gamma_v, beta_v)) = self.0.affine(Side::V) else {
+                update(t, [g], |_, [g]| measure * g);
+                continue;
+            };
+            let (s, v_one, k_one) = (&s[(f + i) * e..][..e], &sv[p * d + f..][..e], sk[p * d + f + i]);
+            vectorize!({
+                // t = γ_V g for the sums, then γ_K γ_V g for the points.
+                update(t, [g, &gamma_v[f..]], |_, [g, gamma_v]| measure * gamma_v * g);
+                let through_beta = measure * dot(g, &beta_v[f..f + e]);
+                k_rows[p * d + f + i] += gamma * through_beta;
+                dgamma += dot(t, s) + through_beta * k_one;
+                dbeta += dot(t, v_one) + through_beta * one;
+                axpy(beta, t, &mut v_rows[p * d + f..][..e]);
+                update(t, [], |t, []| gamma * t);
+                let against_one = measure * (gamma * k_one + beta * one);
+                update(&mut grads.gamma_qv[f..f + e], [g, s, v_one], |sum, [g, s, v]| {
+                    sum + measure * g * (gamma * s + beta * v)
+                });
+                axpy(against_one, g, &mut grads.beta_qv[f..f + e]);
+            });
+            grads.gamma_k[f + i] += dgamma;
+            grads.beta_k[f + i] += dbeta;
         }
     }
 
