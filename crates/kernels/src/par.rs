@@ -187,7 +187,7 @@ impl Rows {
         let (start, end) = (self.chunk_start(chunk), self.chunk_start(chunk + 1));
         let tiles = (end - start).div_ceil(self.tile).max(1);
         // Equal tiles, of a multiple of 12 rows where that fits: gemm's micro-kernels take 6 or 4 rows at a time.
-        let step = (end - start).div_ceil(tiles).next_multiple_of(12).min(self.tile);
+        let step = (end - start).div_ceil(tiles).next_multiple_of(12).clamp(1, self.tile);
         (start..end).step_by(step).map(move |first| first..(first + step).min(end))
     }
 }

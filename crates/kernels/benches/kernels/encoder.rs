@@ -7,6 +7,8 @@ use galerkin_kernels::encoder::{self, EncoderLayer};
 use galerkin_kernels::par;
 
 use crate::timing::{Machine, YARDSTICK_FLOPS, parallel_yardstick, race, values, yardstick};
+use crate::unfused::Unfused;
+use std::cell::RefCell;
 
 pub fn layer(kind: Kind, batch: usize, n: usize) -> EncoderLayer {
     let attention = Attention {
@@ -150,26 +152,108 @@ const FORWARD_UNITS: f64 = 8.0;
 const BACKWARD_UNITS: f64 = 21.0;
 
 pub fn run(machine: &Machine) {
+    against_gemm(machine);
+    against_separate_steps();
+    growth();
+    memory();
+}
+
+/// Executed GEMM FLOPs over time, in units of R.
+fn against_gemm(machine: &Machine) {
     for kind in [Kind::Galerkin, Kind::Fourier] {
-        let bench = std::cell::RefCell::new(Bench::new(layer(kind, 8, 2048)));
+        let bench = RefCell::new(Bench::new(layer(kind, 8, 2048)));
         let [gemm, all, forward, backward] = race(
             60,
-            [&mut yardstick(), &mut parallel_yardstick(), &mut || bench.borrow_mut().forward(), &mut || {
-                bench.borrow_mut().backward()
-            }],
+            [
+                &mut yardstick(),
+                &mut parallel_yardstick(machine.threads),
+                &mut || bench.borrow_mut().forward(),
+                &mut || bench.borrow_mut().backward(),
+            ],
         );
-        let r = machine.threads as f64 * YARDSTICK_FLOPS / gemm;
+        let threads = machine.threads as f64;
+        let (r, together) = (threads * YARDSTICK_FLOPS / gemm, threads * YARDSTICK_FLOPS / all);
         let unit = (2 * 8 * 2048 * 96 * 96) as f64;
+        let both = (FORWARD_UNITS + BACKWARD_UNITS) * unit / (forward + backward);
         println!(
-            "{kind:?} b=8 n=2048: R {:.0}, both threads at once {:.0}: forward {:.2} ms ({:.2} R), backward {:.2} ms ({:.2} R), both {:.2} ms = {:.3} R",
-            r / 1e9,
-            machine.threads as f64 * YARDSTICK_FLOPS / all / 1e9,
+            "{kind:?} b=8 n=2048: forward {:.2} ms = {:.2} R, backward {:.2} ms = {:.2} R, both {:.2} ms = {:.3} R \
+             (R = {:.0} GFLOP/s; {:.3} of the {:.0} that all threads reach at once)",
             forward * 1e3,
             FORWARD_UNITS * unit / forward / r,
             backward * 1e3,
             BACKWARD_UNITS * unit / backward / r,
             (forward + backward) * 1e3,
-            (FORWARD_UNITS + BACKWARD_UNITS) * unit / (forward + backward) / r,
+            both / r,
+            r / 1e9,
+            both / together,
+            together / 1e9,
+        );
+    }
+}
+
+/// The same layer as whole-tensor steps.
+fn against_separate_steps() {
+    let fused = RefCell::new(Bench::new(layer(Kind::Galerkin, 8, 2048)));
+    let mut steps = Unfused::new(2048);
+    let [ours, theirs] = race(
+        30,
+        [
+            &mut || {
+                fused.borrow_mut().forward();
+                fused.borrow_mut().backward();
+            },
+            &mut || {
+                steps.forward();
+                steps.backward();
+            },
+        ],
+    );
+    println!(
+        "galerkin b=8 n=2048, forward + backward: fused {:.2} ms, separate whole-tensor steps {:.2} ms: {:.2} times faster",
+        ours * 1e3,
+        theirs * 1e3,
+        theirs / ours
+    );
+}
+
+/// Fourier against galerkin, and both against n.
+fn growth() {
+    let step = |kind, n| {
+        let bench = RefCell::new(Bench::new(layer(kind, 1, n)));
+        move || {
+            bench.borrow_mut().forward();
+            bench.borrow_mut().backward();
+        }
+    };
+    for n in [2048, 65536] {
+        let [g, f] = race(10, [&mut step(Kind::Galerkin, n), &mut step(Kind::Fourier, n)]);
+        println!(
+            "b=1 n={n}: galerkin {:.2} ms, fourier {:.2} ms: fourier / galerkin {:.2}",
+            g * 1e3,
+            f * 1e3,
+            f / g
+        );
+    }
+    for kind in [Kind::Galerkin, Kind::Fourier] {
+        let [small, large] = race(10, [&mut step(kind, 8192), &mut step(kind, 65536)]);
+        println!("{kind:?} b=1: time at n=65536 / time at n=8192 = {:.2} (8 is linear)", large / small);
+    }
+    for kind in [Kind::Linear, Kind::Softmax] {
+        let [g, other] = race(3, [&mut step(Kind::Galerkin, 2048), &mut step(kind, 2048)]);
+        println!("b=1 n=2048: {kind:?} {:.2} ms, {:.1} times galerkin", other * 1e3, other / g);
+    }
+}
+
+/// Values beyond inputs, outputs, parameters and their gradients.
+fn memory() {
+    for (batch, n) in [(8, 2048), (1, 65536)] {
+        let layer = layer(Kind::Galerkin, batch, n);
+        let (d, one, two) = (96.0, layer.workspace_len(1) as f64, layer.workspace_len(2) as f64);
+        let shared = layer.saved_len() as f64 + 2.0 * one - two;
+        println!(
+            "galerkin b={batch} n={n}: {:.2} n·d floats per sample and {:.0} d² per thread",
+            shared / ((batch * n) as f64 * d),
+            (two - one) / (d * d)
         );
     }
 }

@@ -8,6 +8,7 @@ mod encoder;
 mod resample;
 mod spectral;
 mod timing;
+mod unfused;
 
 use timing::Machine;
 

@@ -38,9 +38,16 @@ pub fn yardstick() -> impl FnMut() {
 }
 
 /// The yardstick on every thread at once: what the machine has to give to a parallel kernel at this moment.
-pub fn parallel_yardstick() -> impl FnMut() {
+pub fn parallel_yardstick(threads: usize) -> impl FnMut() {
+    let each: Vec<_> = (0..threads).map(|_| std::sync::Mutex::new(yardstick())).collect();
     move || {
-        rayon::broadcast(|_| yardstick()());
+        galerkin_kernels::par::for_each(
+            threads,
+            galerkin_kernels::par::equal(&mut vec![0.0f32; threads], 1),
+            &mut [],
+            0,
+            &|i, _, _| (each[i].lock().expect("one thread per yardstick"))(),
+        );
     }
 }
 
