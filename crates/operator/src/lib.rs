@@ -3,6 +3,7 @@
 pub mod error;
 pub mod init;
 pub mod layers;
+pub mod models;
 pub mod ops;
 pub mod reference;
 

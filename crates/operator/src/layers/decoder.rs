@@ -161,7 +161,22 @@ impl SpectralDecoder1d {
     /// - x: (B, n, inputs), grid: (B, n, coordinates), not looked at without coordinates
     /// - y: (B, n, outputs)
     pub fn forward(&self, x: Tensor<3>, grid: Option<Tensor<3>>, mode: Mode) -> Result<Tensor<3>> {
-        let x = self.convolutions.iter().try_fold(lifted(&self.lift, x, grid)?, |x, c| c.forward(x, mode))?;
+        self.forward_observed(x, grid, mode, |_, _| {})
+    }
+
+    /// As [`forward`](Self::forward), and shows the output of every convolution with its number.
+    pub fn forward_observed(
+        &self,
+        x: Tensor<3>,
+        grid: Option<Tensor<3>>,
+        mode: Mode,
+        mut observe: impl FnMut(usize, &Tensor<3>),
+    ) -> Result<Tensor<3>> {
+        let mut x = lifted(&self.lift, x, grid)?;
+        for (i, convolution) in self.convolutions.iter().enumerate() {
+            x = convolution.forward(x, mode)?;
+            observe(i, &x);
+        }
         self.feed_forward.forward(x, mode)
     }
 }
@@ -172,7 +187,22 @@ impl SpectralDecoder2d {
     /// - x: (B, n₁, n₂, inputs), grid: (B, n₁, n₂, coordinates), not looked at without coordinates
     /// - y: (B, n₁, n₂, outputs)
     pub fn forward(&self, x: Tensor<4>, grid: Option<Tensor<4>>, mode: Mode) -> Result<Tensor<4>> {
-        let x = self.convolutions.iter().try_fold(lifted(&self.lift, x, grid)?, |x, c| c.forward(x, mode))?;
+        self.forward_observed(x, grid, mode, |_, _| {})
+    }
+
+    /// As [`forward`](Self::forward), and shows the output of every convolution with its number.
+    pub fn forward_observed(
+        &self,
+        x: Tensor<4>,
+        grid: Option<Tensor<4>>,
+        mode: Mode,
+        mut observe: impl FnMut(usize, &Tensor<4>),
+    ) -> Result<Tensor<4>> {
+        let mut x = lifted(&self.lift, x, grid)?;
+        for (i, convolution) in self.convolutions.iter().enumerate() {
+            x = convolution.forward(x, mode)?;
+            observe(i, &x);
+        }
         self.feed_forward.forward(x, mode)
     }
 }

@@ -93,7 +93,7 @@ impl From<Activation> for kernel::Activation {
 }
 
 /// `Ok` if every rate is a probability below one.
-fn check_rates(what: &str, rates: &[f64]) -> Result<()> {
+pub(crate) fn check_rates(what: &str, rates: &[f64]) -> Result<()> {
     match rates.iter().find(|rate| !(0.0..1.0).contains(*rate)) {
         None => Ok(()),
         Some(rate) => Err(Error::setting(format!("{what}: dropout = {rate}"), "a rate lies in [0, 1)")),
