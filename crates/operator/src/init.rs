@@ -46,8 +46,7 @@ impl Builder {
     /// Normal with mean zero (Box and Muller).
     pub fn normal<const D: usize>(&mut self, shape: [usize; D], deviation: f64) -> Param<Tensor<D>> {
         self.parameter(shape, |[u, v]| {
-            let (radius, turn) =
-                (deviation * (-2.0 * libm::log(u)).sqrt(), std::f64::consts::TAU * v);
+            let (radius, turn) = (deviation * (-2.0 * libm::log(u)).sqrt(), std::f64::consts::TAU * v);
             [(radius * libm::cos(turn)) as f32, (radius * libm::sin(turn)) as f32]
         })
     }

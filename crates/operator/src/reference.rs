@@ -117,7 +117,10 @@ pub fn export<M: Module + ReferenceNames>(module: &M) -> BTreeMap<String, Array>
 }
 
 /// Gradients under the reference's names; parameters without one are left out.
-pub fn export_gradients<M: Module + ReferenceNames>(module: &M, gradients: &Gradients) -> BTreeMap<String, Array> {
+pub fn export_gradients<M: Module + ReferenceNames>(
+    module: &M,
+    gradients: &Gradients,
+) -> BTreeMap<String, Array> {
     struct Collect<'a>(&'a Gradients, BTreeMap<ParamId, Vec<f32>>);
     impl ModuleVisitor for Collect<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -249,9 +252,10 @@ impl Layout {
             self.shapes().iter().map(|shape| vec![0.0; shape.iter().product()]).collect();
         match *self {
             Layout::Plain(_) => theirs[0].copy_from_slice(ours),
-            Layout::Heads { width, .. } => {
-                theirs.iter_mut().zip(ours.chunks_exact(width)).for_each(|(to, from)| to.copy_from_slice(from))
-            }
+            Layout::Heads { width, .. } => theirs
+                .iter_mut()
+                .zip(ours.chunks_exact(width))
+                .for_each(|(to, from)| to.copy_from_slice(from)),
             Layout::Linear { inputs, outputs } => theirs[0] = transposed(ours, inputs, outputs),
             Layout::Conv3x3 { inputs, outputs } => weights_to_torch(ours, inputs, outputs, &mut theirs[0]),
             Layout::Spectral1d { inputs, outputs, modes } => {

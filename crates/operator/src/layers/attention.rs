@@ -114,9 +114,7 @@ impl AttentionConfig {
             false => LinearConfig { inputs: d, outputs: d }.init(builder),
         };
         let [query, key, value] = [project(builder)?, project(builder)?, project(builder)?];
-        let norm = |builder: &mut Builder| {
-            (self.norm != HeadNorm::None).then(|| Affine::init(d, builder))
-        };
+        let norm = |builder: &mut Builder| (self.norm != HeadNorm::None).then(|| Affine::init(d, builder));
         let merged = d + self.heads * self.coordinates;
         Ok(Attention {
             query,

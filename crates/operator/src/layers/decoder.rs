@@ -243,11 +243,7 @@ fn lift(
     Ok(None)
 }
 
-fn lifted<const D: usize>(
-    lift: &Option<Linear>,
-    x: Tensor<D>,
-    grid: Option<Tensor<D>>,
-) -> Result<Tensor<D>> {
+fn lifted<const D: usize>(lift: &Option<Linear>, x: Tensor<D>, grid: Option<Tensor<D>>) -> Result<Tensor<D>> {
     let Some(lift) = lift else { return Ok(x) };
     let Some(grid) = grid else {
         return Err(Error::setting("decoder without grid", "it was built with coordinates"));

@@ -109,7 +109,8 @@ mod tests {
     #[test]
     fn another_grid_gets_interpolated_statistics() {
         let device = Device::flex();
-        let tensor = |values: Vec<f32>, shape| Tensor::<3>::from_data(TensorData::new(values, shape), &device);
+        let tensor =
+            |values: Vec<f32>, shape| Tensor::<3>::from_data(TensorData::new(values, shape), &device);
         let normalizer =
             Normalizer::new(tensor(vec![0.0, 2.0], [1, 2, 1]), tensor(vec![1.0, 3.0], [1, 2, 1])).unwrap();
         let zero = Tensor::<4>::zeros([1, 1, 3, 1], &device);

@@ -12,8 +12,7 @@ pub fn line(batch: usize, n: usize, device: &Device) -> Tensor<3> {
 /// varying along the last axis. (B, n₁, n₂, 2)
 pub fn square(batch: usize, [n1, n2]: [usize; 2], device: &Device) -> Tensor<4> {
     let place = |i: usize, n: usize| (i as f64 / n.saturating_sub(1).max(1) as f64) as f32;
-    let values: Vec<f32> =
-        (0..n1 * n2).flat_map(|at| [place(at % n2, n2), place(at / n2, n1)]).collect();
+    let values: Vec<f32> = (0..n1 * n2).flat_map(|at| [place(at % n2, n2), place(at / n2, n1)]).collect();
     Tensor::<4>::from_data(TensorData::new(values, [1, n1, n2, 2]), device).expand([batch, n1, n2, 2])
 }
 

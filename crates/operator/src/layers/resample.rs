@@ -145,8 +145,7 @@ impl Downsampler {
     /// - y: (B, m₁, m₂, outputs), (m₁, m₂) the second of `through`
     pub fn forward(&self, x: Tensor<4>, through: [[usize; 2]; 2], mode: Mode) -> Result<Tensor<4>> {
         let DownsamplerConfig { activation, dropout, .. } = self.config;
-        let convolve =
-            |i: usize, x: Tensor<4>| self.convolutions[i].forward(x, activation, dropout, mode);
+        let convolve = |i: usize, x: Tensor<4>| self.convolutions[i].forward(x, activation, dropout, mode);
         let x = ops::resize(convolve(0, x)?, through[0], activation.into())?;
         let first = convolve(1, x)?;
         let second = convolve(2, first.clone())?;

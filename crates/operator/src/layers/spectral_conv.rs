@@ -126,10 +126,7 @@ impl SpectralConv2d {
 }
 
 fn params<const R: usize>(weights: &Param<Tensor<R>>, pointwise: &Linear) -> SpectralParams<R> {
-    SpectralParams {
-        weights: weights.val(),
-        pointwise: Some((pointwise.weight.val(), pointwise.bias.val())),
-    }
+    SpectralParams { weights: weights.val(), pointwise: Some((pointwise.weight.val(), pointwise.bias.val())) }
 }
 
 impl ReferenceNames for SpectralConv1d {

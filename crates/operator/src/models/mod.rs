@@ -26,7 +26,12 @@ pub type Observer<'a> = &'a mut dyn FnMut(&str, Latent);
 
 /// What the paper's encoder layers have in common: the norm inside the heads, ReLU, a feed-forward network of twice the
 /// width, η = δ = 0.01, no dropout.
-fn paper_encoder(kind: AttentionKind, features: usize, heads: usize, coordinates: usize) -> EncoderLayerConfig {
+fn paper_encoder(
+    kind: AttentionKind,
+    features: usize,
+    heads: usize,
+    coordinates: usize,
+) -> EncoderLayerConfig {
     EncoderLayerConfig {
         attention: AttentionConfig {
             kind,

@@ -138,12 +138,9 @@ mod tests {
 
     #[test]
     fn the_paper_counts_530305_parameters() {
-        for kind in [
-            AttentionKind::Galerkin,
-            AttentionKind::Fourier,
-            AttentionKind::Linear,
-            AttentionKind::Softmax,
-        ] {
+        for kind in
+            [AttentionKind::Galerkin, AttentionKind::Fourier, AttentionKind::Linear, AttentionKind::Softmax]
+        {
             let config = Transformer1dConfig::burgers(kind);
             let model = config.init(&mut Builder::new(1, &Device::flex())).unwrap();
             assert_eq!(model.num_params(), 530_305, "{kind:?}");

@@ -288,7 +288,8 @@ impl Transformer2d {
         let x = self.downsampler.forward(x, through.down, mode)?;
         observe("downscaler", Latent::Grid(&x));
         let [batch, n1, n2, d] = x.dims();
-        let mut x = ops::dropout(x, mode.dropout(self.dropout, self.first_layer)).reshape([batch, n1 * n2, d]);
+        let mut x =
+            ops::dropout(x, mode.dropout(self.dropout, self.first_layer)).reshape([batch, n1 * n2, d]);
         for (i, layer) in self.encoder.iter().enumerate() {
             let input = AttentionInput { x, coordinates: Some(positions.clone()), weights: None };
             x = layer.forward(input, mode)?;

@@ -97,9 +97,7 @@ pub(super) fn encoder_layer(op: &EncoderLayer, input: AttentionInput, params: En
         None => [None, None],
     };
     let norm = |x: Tensor<3>, affine: Option<(Tensor<1>, Tensor<1>)>| match affine {
-        Some((gamma, beta)) => {
-            normalized(x, 2, op.eps) * gamma.reshape([1, 1, d]) + beta.reshape([1, 1, d])
-        }
+        Some((gamma, beta)) => normalized(x, 2, op.eps) * gamma.reshape([1, 1, d]) + beta.reshape([1, 1, d]),
         None => x,
     };
     x = norm(x, first);
@@ -136,9 +134,8 @@ pub(super) fn spectral_1d(op: &SpectralConv1d, x: Tensor<3>, params: SpectralPar
 
     // (m, B, i) of the real and of the imaginary part; e^{−iθ} = cos − i sin.
     let masked = dropped(x.clone(), op.input_dropout());
-    let analyze = |wave: &Tensor<2>| {
-        wave.clone().unsqueeze_dim::<3>(0).matmul(masked.clone()).swap_dims(0, 1)
-    };
+    let analyze =
+        |wave: &Tensor<2>| wave.clone().unsqueeze_dim::<3>(0).matmul(masked.clone()).swap_dims(0, 1);
     let (re, im) = (analyze(&cos), -analyze(&sin));
     let weights = params.weights.reshape([m, 2, i, o]);
     let (re, im) = mixed(re, im, weights);
@@ -177,10 +174,7 @@ pub(super) fn spectral_2d(op: &SpectralConv2d, x: Tensor<4>, params: SpectralPar
     let (re, im) = (along_2(&cos_2), -along_2(&sin_2));
     let by = |wave: &Tensor<2>, part: &Tensor<4>| wave.clone().unsqueeze::<4>().matmul(part.clone());
     let front = |part: Tensor<4>| part.reshape([batch, m * 2 * m, i]).swap_dims(0, 1);
-    let (re, im) = (
-        front(by(&cos_1, &re) + by(&sin_1, &im)),
-        front(by(&cos_1, &im) - by(&sin_1, &re)),
-    );
+    let (re, im) = (front(by(&cos_1, &re) + by(&sin_1, &im)), front(by(&cos_1, &im) - by(&sin_1, &re)));
     let (re, im) = mixed(re, im, params.weights.reshape([m * 2 * m, 2, i, o]));
 
     // Back along the first axis: (B, m, n1, o), then along the second.
@@ -248,10 +242,7 @@ fn normalized<const D: usize>(x: Tensor<D>, axis: usize, eps: f32) -> Tensor<D> 
 fn mixed(re: Tensor<3>, im: Tensor<3>, weights: Tensor<4>) -> (Tensor<3>, Tensor<3>) {
     let part = |at: usize| weights.clone().narrow(1, at, 1).squeeze_dim::<3>(1);
     let (w_re, w_im) = (part(0), part(1));
-    (
-        re.clone().matmul(w_re.clone()) - im.clone().matmul(w_im.clone()),
-        re.matmul(w_im) + im.matmul(w_re),
-    )
+    (re.clone().matmul(w_re.clone()) - im.clone().matmul(w_im.clone()), re.matmul(w_im) + im.matmul(w_re))
 }
 
 fn finish_spectral<const D: usize>(

@@ -95,9 +95,7 @@ impl FusedOps for Flex {
             Op::Resize(plan, batch) => plan.backward(*batch, x, dy, dx, workspace),
         });
         let named = gradients.into_iter().zip(&given.inputs).enumerate();
-        named
-            .map(|(i, (values, like))| (i > 0 || x_wanted).then(|| tensor(values, like.shape())))
-            .collect()
+        named.map(|(i, (values, like))| (i > 0 || x_wanted).then(|| tensor(values, like.shape()))).collect()
     }
 }
 

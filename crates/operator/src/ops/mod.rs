@@ -124,11 +124,7 @@ thread_local! {
 pub fn attention(mut op: Attention, input: AttentionInput, params: AttentionParams) -> Result<Tensor<3>> {
     check_attention(&mut op, &input, &params)?;
     let Some(path) = Path::of(&input.x) else { return Ok(composed::attention(&op, input, params).0) };
-    let call = Call {
-        op: Op::Attention(op),
-        output: input.x.shape(),
-        weighted: input.weights.is_some(),
-    };
+    let call = Call { op: Op::Attention(op), output: input.x.shape(), weighted: input.weights.is_some() };
     let mut given = GivenTensors::attention(path, input);
     given.attention_params(params);
     Ok(given.run(call))
@@ -208,11 +204,7 @@ pub fn feed_forward<const D: usize>(
 }
 
 /// Spectral convolution in 1D: (B, n, i) to (B, n, o). Batch and points are read off x.
-pub fn spectral_1d(
-    mut op: SpectralConv1d,
-    x: Tensor<3>,
-    params: SpectralParams<4>,
-) -> Result<Tensor<3>> {
+pub fn spectral_1d(mut op: SpectralConv1d, x: Tensor<3>, params: SpectralParams<4>) -> Result<Tensor<3>> {
     let [batch, n, _] = x.dims();
     check_channels("spectral convolution x", &x, op.inputs)?;
     check_spectral(&params.weights.dims(), &[op.modes, 2, op.inputs, op.outputs])?;
@@ -228,11 +220,7 @@ pub fn spectral_1d(
 }
 
 /// Spectral convolution in 2D: (B, n₁, n₂, i) to (B, n₁, n₂, o). Batch and points are read off x.
-pub fn spectral_2d(
-    mut op: SpectralConv2d,
-    x: Tensor<4>,
-    params: SpectralParams<6>,
-) -> Result<Tensor<4>> {
+pub fn spectral_2d(mut op: SpectralConv2d, x: Tensor<4>, params: SpectralParams<6>) -> Result<Tensor<4>> {
     let [batch, n1, n2, _] = x.dims();
     let m = op.modes;
     check_channels("spectral convolution x", &x, op.inputs)?;
@@ -414,10 +402,7 @@ fn plain<const D: usize>(tensor: Tensor<D>) -> FlexTensor {
 }
 
 /// A tensor of the tracking backend; a plain one becomes a constant.
-fn tracked<const D: usize>(
-    tensor: Tensor<D>,
-    strategy: GradientCheckpointingStrategy,
-) -> Tracked<Flex> {
+fn tracked<const D: usize>(tensor: Tensor<D>, strategy: GradientCheckpointingStrategy) -> Tracked<Flex> {
     fn unwrap<const D: usize, C: CheckpointStrategy>(tensor: Tensor<D>) -> Tracked<Flex>
     where
         burn::backend::DispatchTensor: burn::backend::DispatchKindConversion<Autodiff<Flex, C>>,
