@@ -304,12 +304,7 @@ impl Path {
 }
 
 fn is_flex(device: &Device) -> bool {
-    // With more backends switched on there are more patterns.
-    #[allow(unreachable_patterns)]
-    match device.clone().without_autodiff().as_dispatch() {
-        DispatchDevice::Flex(_) => true,
-        _ => false,
-    }
+    matches!(device.clone().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
 }
 
 /// The tensors of a call, taken out of their wrapping.
