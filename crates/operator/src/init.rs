@@ -35,38 +35,38 @@ impl Builder {
 
     /// All values the same.
     pub fn constant<const D: usize>(&mut self, shape: [usize; D], value: f32) -> Param<Tensor<D>> {
-        self.parameter(shape, |_| [value; 2])
+        let values = self.draw(shape.iter().product(), |_| [value; 2]);
+        self.parameter(shape, values)
     }
 
     /// Uniform in (−bound, bound).
     pub fn uniform<const D: usize>(&mut self, shape: [usize; D], bound: f64) -> Param<Tensor<D>> {
-        self.parameter(shape, |u| u.map(|u| (bound * (2.0 * u - 1.0)) as f32))
+        let values = self.draw_uniform(shape.iter().product(), bound);
+        self.parameter(shape, values)
     }
 
     /// Normal with mean zero (Box and Muller).
     pub fn normal<const D: usize>(&mut self, shape: [usize; D], deviation: f64) -> Param<Tensor<D>> {
-        self.parameter(shape, |[u, v]| {
+        let values = self.draw(shape.iter().product(), |[u, v]| {
             let (radius, turn) = (deviation * (-2.0 * libm::log(u)).sqrt(), std::f64::consts::TAU * v);
             [(radius * libm::cos(turn)) as f32, (radius * libm::sin(turn)) as f32]
-        })
+        });
+        self.parameter(shape, values)
     }
 
     /// A projection of attention, (d, d): Xavier-uniform with gain η, plus δ·I.
     pub fn projection(&mut self, d: usize, gain: f64, diagonal: f64) -> Param<Tensor<2>> {
-        let drawn = self.uniform([d, d], gain * (3.0 / d as f64).sqrt());
-        let device = self.device.clone();
-        let drawn = drawn.val().into_data().try_into_vec::<f32>().expect("made of f32");
-        let on_diagonal = |i: usize| if i.is_multiple_of(d + 1) { diagonal as f32 } else { 0.0 };
-        let values: Vec<f32> = drawn.iter().enumerate().map(|(i, v)| v + on_diagonal(i)).collect();
-        Param::from_tensor(Tensor::from_data(TensorData::new(values, [d, d]), &device))
+        let mut values = self.draw_uniform(d * d, gain * (3.0 / d as f64).sqrt());
+        values.iter_mut().step_by(d + 1).for_each(|v| *v += diagonal as f32);
+        self.parameter([d, d], values)
     }
 
-    /// A parameter from pairs of uniform numbers in (0, 1), two neighbouring values from each.
-    fn parameter<const D: usize>(
-        &mut self,
-        shape: [usize; D],
-        f: impl Fn([f64; 2]) -> [f32; 2],
-    ) -> Param<Tensor<D>> {
+    fn draw_uniform(&mut self, len: usize, bound: f64) -> Vec<f32> {
+        self.draw(len, |u| u.map(|u| (bound * (2.0 * u - 1.0)) as f32))
+    }
+
+    /// The values of the next parameter from pairs of uniform numbers in (0, 1), two neighbours from each.
+    fn draw(&mut self, len: usize, f: impl Fn([f64; 2]) -> [f32; 2]) -> Vec<f32> {
         let number = self.parameters;
         self.parameters += 1;
         let unit = |word: u32| (word as f64 + 0.5) / 4_294_967_296.0;
@@ -75,8 +75,10 @@ impl Builder {
             let [a, b, c, d] = philox(counter, [self.seed as u32, (self.seed >> 32) as u32]);
             [f([unit(a), unit(b)]), f([unit(c), unit(d)])]
         };
-        let len: usize = shape.iter().product();
-        let values = (0..).flat_map(block).flatten().take(len).collect::<Vec<f32>>();
+        (0..).flat_map(block).flatten().take(len).collect()
+    }
+
+    fn parameter<const D: usize>(&self, shape: [usize; D], values: Vec<f32>) -> Param<Tensor<D>> {
         Param::from_tensor(Tensor::from_data(TensorData::new(values, shape), &self.device))
     }
 }

@@ -113,7 +113,15 @@ pub fn import<M: Module + ReferenceNames>(
 
 /// The weights under the reference's names.
 pub fn export<M: Module + ReferenceNames>(module: &M) -> BTreeMap<String, Array> {
-    named(module, |_, values| Some(values()))
+    struct Weights(BTreeMap<ParamId, Vec<f32>>);
+    impl ModuleVisitor for Weights {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0.insert(param.id, to_vec(param.val()));
+        }
+    }
+    let mut weights = Weights(BTreeMap::new());
+    module.visit(&mut weights);
+    under_reference_names(module, weights.0)
 }
 
 /// Gradients under the reference's names; parameters without one are left out.
@@ -131,7 +139,7 @@ pub fn export_gradients<M: Module + ReferenceNames>(
     }
     let mut collect = Collect(gradients, BTreeMap::new());
     module.visit(&mut collect);
-    named(module, |id, _| collect.1.remove(&id))
+    under_reference_names(module, collect.1)
 }
 
 /// The values of a tensor, row-major.
@@ -139,22 +147,14 @@ pub(crate) fn to_vec<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().convert::<f32>().try_into_vec().expect("converted to f32")
 }
 
-fn named<M: Module + ReferenceNames>(
+fn under_reference_names<M: ReferenceNames>(
     module: &M,
-    mut values: impl FnMut(ParamId, &mut dyn FnMut() -> Vec<f32>) -> Option<Vec<f32>>,
+    values: BTreeMap<ParamId, Vec<f32>>,
 ) -> BTreeMap<String, Array> {
-    struct Collect(BTreeMap<ParamId, Vec<f32>>);
-    impl ModuleVisitor for Collect {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            self.0.insert(param.id, to_vec(param.val()));
-        }
-    }
-    let mut collect = Collect(BTreeMap::new());
-    module.visit(&mut collect);
     let mut arrays = BTreeMap::new();
     for Entry { id, names, layout } in module.entries("") {
-        let Some(values) = values(id, &mut || collect.0.remove(&id).unwrap_or_default()) else { continue };
-        for ((name, shape), values) in names.into_iter().zip(layout.shapes()).zip(layout.export(&values)) {
+        let Some(values) = values.get(&id) else { continue };
+        for ((name, shape), values) in names.into_iter().zip(layout.shapes()).zip(layout.export(values)) {
             arrays.insert(name, Array { shape, values });
         }
     }
@@ -290,6 +290,10 @@ fn conv2d(inputs: usize, outputs: usize, modes: usize) -> SpectralConv2d {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::init::Builder;
+    use crate::layers::AttentionKind;
+    use crate::models::Transformer1dConfig;
+    use burn::tensor::Device;
 
     #[test]
     fn every_layout_goes_there_and_back() {
@@ -311,5 +315,29 @@ mod tests {
         }
         let linear = Layout::Linear { inputs: 3, outputs: 2 };
         assert_eq!(linear.import(&[&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    }
+
+    #[test]
+    fn weights_go_out_and_in_and_misfits_are_listed() {
+        let device = Device::flex();
+        let config = Transformer1dConfig::burgers(AttentionKind::Fourier);
+        let model = |seed| config.init(&mut Builder::new(seed, &device)).unwrap();
+        let weights = export(&model(1));
+        assert_ne!(export(&model(2)), weights);
+        assert_eq!(export(&import(model(2), &weights).unwrap()), weights);
+
+        let mut wrong = weights.clone();
+        wrong.remove("feat_extract.id.bias");
+        wrong.insert("feat_extract.id.bia".into(), Array { shape: vec![96], values: vec![0.0; 96] });
+        let fc = wrong.get_mut("encoder_layers.3.attn.fc.weight").unwrap();
+        fc.shape.reverse();
+        assert_eq!(
+            import(model(2), &wrong).unwrap_err(),
+            Mismatch {
+                missing: vec!["feat_extract.id.bias".into()],
+                extra: vec!["feat_extract.id.bia".into()],
+                misshapen: vec![("encoder_layers.3.attn.fc.weight".into(), vec![96, 97], vec![97, 96])],
+            }
+        );
     }
 }

@@ -208,6 +208,27 @@ fn a_2d_transformer_in_training() {
     }
 }
 
+/// Forward and backward of whole models, dropout on, are the same bits with any number of threads.
+#[test]
+fn threads_do_not_change_a_bit() {
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut config = Transformer2dConfig::darcy(AttentionKind::Galerkin, 29, 10);
+            config.layers = 1;
+            let model = config.init(&mut Builder::new(3, &device())).unwrap();
+            let x: Tensor<4> = constant([3, 29, 29, 1], 9, 1.0, 0.0);
+            let y = model.forward(x, Mode::Train { seed: 1, step: 2 }).unwrap();
+            let gradients = export_gradients(&model, &y.clone().square().sum().backward());
+            (to_vec(y), gradients.into_iter().map(|(name, array)| (name, array.values)).collect::<Vec<_>>())
+        })
+    };
+    let one = run(1);
+    for threads in [2, 3, 7] {
+        assert!(run(threads) == one, "{threads} threads differ from one");
+    }
+}
+
 /// Without autodiff, and with gradient checkpointing, the kernels run as well and give the same bits.
 #[test]
 fn every_kind_of_device_gives_the_same_values() {

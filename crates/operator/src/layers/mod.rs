@@ -13,7 +13,7 @@ mod position;
 mod resample;
 mod spectral_conv;
 
-pub use attention::{Attention, AttentionConfig, AttentionKind, HeadNorm};
+pub use attention::{Affine, Attention, AttentionConfig, AttentionKind, HeadNorm};
 pub use decoder::{
     PointwiseDecoder, PointwiseDecoderConfig, SpectralDecoder1d, SpectralDecoder2d, SpectralDecoderConfig,
 };
@@ -22,7 +22,7 @@ pub use feed_forward::{FeedForward, FeedForwardConfig};
 pub use linear::{Linear, LinearConfig};
 pub use normalizer::Normalizer;
 pub use position::{line, square};
-pub use resample::{Downsampler, DownsamplerConfig, ScalerSizes, Upsampler, UpsamplerConfig};
+pub use resample::{Convolution, Downsampler, DownsamplerConfig, ScalerSizes, Upsampler, UpsamplerConfig};
 pub use spectral_conv::{SpectralConv1d, SpectralConv2d, SpectralConvConfig};
 
 use galerkin_kernels::activation as kernel;
