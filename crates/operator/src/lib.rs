@@ -21,7 +21,7 @@
 //! | [`layers`] | what they are made of: encoder layer, spectral convolution, interpolation network, decoders, normaliser |
 //! | [`ops`] | what layers are made of: operations on tensors, fused on the CPU and composed elsewhere |
 //! | [`init`] | initial weights as a function of seed and place |
-//! | [`reference`] | names and layouts of the paper's PyTorch weights |
+//! | [`mod@reference`] | names and layouts of the paper's PyTorch weights |
 //! | [`error`] | what can be wrong with shapes and settings |
 //!
 //! Channels are last everywhere: (batch, points, channels) and (batch, n₁, n₂, channels). Tensors are on a [`Device`]

@@ -265,6 +265,12 @@ fn only_what_is_tracked_gets_gradients() {
     let gradients = y.sum().backward();
     assert!(w.grad(&gradients).is_some() && x.grad(&gradients).is_none());
     // Coordinates made on the plain device go with tracked features.
+    // An input made on the plain device does not untrack the parameters.
+    let gradient = |x: Tensor<4>| {
+        let y = ops::conv3x3(x, w.clone(), None, None, Kernel::Silu).unwrap();
+        to_vec(w.grad(&y.sum().backward()).expect("w is tracked"))
+    };
+    assert_eq!(gradient(x.clone().without_autodiff()), gradient(x));
     let mut leaves = Leaves::on(&device);
     let op = attention_op(Kind::Galerkin, 2, 1, Norm::Layer, 0.0);
     let params = attention_params(&op, &mut leaves);

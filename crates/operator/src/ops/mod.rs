@@ -19,9 +19,7 @@ mod flex;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
-use burn::backend::autodiff::checkpoint::strategy::{
-    BalancedCheckpointing, CheckpointStrategy, NoCheckpointing,
-};
+use burn::backend::autodiff::checkpoint::strategy::{BalancedCheckpointing, NoCheckpointing};
 use burn::backend::flex::FlexTensor;
 use burn::backend::{Autodiff, DispatchDevice, Flex, GradientCheckpointingStrategy};
 use burn::tensor::{DType, Device, Shape, Tensor};
@@ -123,9 +121,11 @@ thread_local! {
 /// Attention without residual: (B, n, d) to (B, n, d). Batch and points are read off x, whatever `op` says.
 pub fn attention(mut op: Attention, input: AttentionInput, params: AttentionParams) -> Result<Tensor<3>> {
     check_attention(&mut op, &input, &params)?;
-    let Some(path) = Path::of(&input.x) else { return Ok(composed::attention(&op, input, params).0) };
+    if !has_kernels(&input.x) {
+        return Ok(composed::attention(&op, input, params).0);
+    }
     let call = Call { op: Op::Attention(op), output: input.x.shape(), weighted: input.weights.is_some() };
-    let mut given = GivenTensors::attention(path, input);
+    let mut given = GivenTensors::attention(input);
     given.attention_params(params);
     Ok(given.run(call))
 }
@@ -154,9 +154,11 @@ pub fn encoder_layer(
     }
     check_feed_forward(&params.feed_forward, [d, op.hidden, d])?;
     check_norm("norm after a residual", op.norm_after, &params.norm, d)?;
-    let Some(path) = Path::of(&input.x) else { return Ok(composed::encoder_layer(&op, input, params)) };
+    if !has_kernels(&input.x) {
+        return Ok(composed::encoder_layer(&op, input, params));
+    }
     let call = Call { op: Op::Encoder(op), output: input.x.shape(), weighted: input.weights.is_some() };
-    let mut given = GivenTensors::attention(path, input);
+    let mut given = GivenTensors::attention(input);
     given.attention_params(params.attention);
     given.feed_forward_params(params.feed_forward);
     params.norm.into_iter().flatten().for_each(|p| given.push(p));
@@ -173,12 +175,12 @@ pub fn linear<const D: usize>(
     let [inputs, outputs] = w.dims();
     check_channels("linear x", &x, inputs)?;
     Error::check_shape("linear b", &b.dims(), &[outputs])?;
-    let Some(path) = Path::of(&x) else {
+    if !has_kernels(&x) {
         return Ok(composed::activated(composed::affine(x, w, b), activation));
-    };
+    }
     let (rows, output) = with_channels(&x, outputs);
     let op = Op::Linear(Linear { rows, inputs, outputs, activation });
-    let mut given = GivenTensors::new(path, x);
+    let mut given = GivenTensors::new(x);
     given.push(w);
     given.push(b);
     Ok(given.run(Call { op, output, weighted: false }))
@@ -197,8 +199,10 @@ pub fn feed_forward<const D: usize>(
     check_feed_forward(&params, [inputs, hidden, outputs])?;
     let (rows, output) = with_channels(&x, outputs);
     let op = FeedForward { rows, inputs, hidden, outputs, activation, dropout, key };
-    let Some(path) = Path::of(&x) else { return Ok(composed::feed_forward(&op, x, params)) };
-    let mut given = GivenTensors::new(path, x);
+    if !has_kernels(&x) {
+        return Ok(composed::feed_forward(&op, x, params));
+    }
+    let mut given = GivenTensors::new(x);
     given.feed_forward_params(params);
     Ok(given.run(Call { op: Op::FeedForward(op), output, weighted: false }))
 }
@@ -211,10 +215,12 @@ pub fn spectral_1d(mut op: SpectralConv1d, x: Tensor<3>, params: SpectralParams<
     check_pointwise(op.pointwise, &params.pointwise, [op.inputs, op.outputs])?;
     check_modes("spectral convolution", op.modes, n / 2 + 1, &[n])?;
     (op.batch, op.n) = (batch, n);
-    let Some(path) = Path::of(&x) else { return Ok(composed::spectral_1d(&op, x, params)) };
+    if !has_kernels(&x) {
+        return Ok(composed::spectral_1d(&op, x, params));
+    }
     let plan = PLANS_1D.get([n, op.modes], || op.plan());
     let output = Shape::from([batch, n, op.outputs]);
-    let mut given = GivenTensors::new(path, x);
+    let mut given = GivenTensors::new(x);
     given.spectral_params(params);
     Ok(given.run(Call { op: Op::Spectral1d(op, plan), output, weighted: false }))
 }
@@ -228,10 +234,12 @@ pub fn spectral_2d(mut op: SpectralConv2d, x: Tensor<4>, params: SpectralParams<
     check_pointwise(op.pointwise, &params.pointwise, [op.inputs, op.outputs])?;
     check_modes("spectral convolution", m, n1.min(n2 / 2 + 1), &[n1, n2])?;
     (op.batch, op.n1, op.n2) = (batch, n1, n2);
-    let Some(path) = Path::of(&x) else { return Ok(composed::spectral_2d(&op, x, params)) };
+    if !has_kernels(&x) {
+        return Ok(composed::spectral_2d(&op, x, params));
+    }
     let plan = PLANS_2D.get([n1, n2, m], || op.plan());
     let output = Shape::from([batch, n1, n2, op.outputs]);
-    let mut given = GivenTensors::new(path, x);
+    let mut given = GivenTensors::new(x);
     given.spectral_params(params);
     Ok(given.run(Call { op: Op::Spectral2d(op, plan), output, weighted: false }))
 }
@@ -251,8 +259,10 @@ pub fn conv3x3(
         Error::check_shape("convolution b", &b.dims(), &[outputs])?;
     }
     let op = Conv3x3 { batch, n1, n2, inputs, outputs, bias: b.is_some(), dropout, activation };
-    let Some(path) = Path::of(&x) else { return Ok(composed::conv3x3(&op, x, w, b)) };
-    let mut given = GivenTensors::new(path, x);
+    if !has_kernels(&x) {
+        return Ok(composed::conv3x3(&op, x, w, b));
+    }
+    let mut given = GivenTensors::new(x);
     given.push(w);
     b.into_iter().for_each(|b| given.push(b));
     let output = Shape::from([batch, n1, n2, outputs]);
@@ -266,10 +276,12 @@ pub fn resize(x: Tensor<4>, to: [usize; 2], activation: Activation) -> Result<Te
         let what = format!("resize from {n1} x {n2} to {} x {}", to[0], to[1]);
         return Err(Error::setting(what, "both grids need points"));
     }
-    let Some(path) = Path::of(&x) else { return Ok(composed::resize(x, to, activation)) };
+    if !has_kernels(&x) {
+        return Ok(composed::resize(x, to, activation));
+    }
     let plan = Arc::new(Resize::new([n1, n2], to, channels, activation));
     let output = Shape::from([batch, to[0], to[1], channels]);
-    Ok(GivenTensors::new(path, x).run(Call { op: Op::Resize(plan, batch), output, weighted: false }))
+    Ok(GivenTensors::new(x).run(Call { op: Op::Resize(plan, batch), output, weighted: false }))
 }
 
 /// The tensor times the mask of a dropout, position by position.
@@ -282,67 +294,57 @@ pub fn activate<const D: usize>(z: Tensor<D>, activation: Activation) -> Tensor<
     composed::activated(z, activation)
 }
 
-/// How x is tracked, if the kernels can take it.
-#[derive(Clone, Copy)]
-enum Path {
-    Plain,
-    Tracked(GradientCheckpointingStrategy),
-}
-
-impl Path {
-    /// `None` where the operation is composed: another backend, another type, or no values at all.
-    fn of<const D: usize>(x: &Tensor<D>) -> Option<Self> {
-        if COMPOSED_ONLY.get() || x.dtype() != DType::F32 || x.shape().num_elements() == 0 {
-            return None;
-        }
-        let device = x.device();
-        if !is_flex(&device) {
-            return None;
-        }
-        Some(device.gradient_checkpointing_strategy().map_or(Path::Plain, Path::Tracked))
-    }
+/// Whether the kernels can take x: on Flex, of f32, and not empty.
+fn has_kernels<const D: usize>(x: &Tensor<D>) -> bool {
+    !COMPOSED_ONLY.get() && x.dtype() == DType::F32 && x.shape().num_elements() > 0 && is_flex(&x.device())
 }
 
 fn is_flex(device: &Device) -> bool {
     matches!(device.clone().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
 }
 
-/// The tensors of a call, taken out of their wrapping.
+/// The tensors of a call, taken out of their wrapping. They are plain until the first one comes that is tracked; then the
+/// whole call is, and those that are not are constants in it.
 enum GivenTensors {
     Plain(Given<FlexTensor>),
     Tracked(Given<Tracked<Flex>>, GradientCheckpointingStrategy),
 }
 
 impl GivenTensors {
-    fn new<const D: usize>(path: Path, x: Tensor<D>) -> Self {
-        let mut given = match path {
-            Path::Plain => Self::Plain(Given { inputs: Vec::new(), constants: Vec::new() }),
-            Path::Tracked(strategy) => {
-                Self::Tracked(Given { inputs: Vec::new(), constants: Vec::new() }, strategy)
-            }
-        };
+    fn new<const D: usize>(x: Tensor<D>) -> Self {
+        let mut given = Self::Plain(Given { inputs: Vec::new(), constants: Vec::new() });
         given.push(x);
         given
     }
 
-    fn attention(path: Path, input: AttentionInput) -> Self {
-        let mut given = Self::new(path, input.x);
+    fn attention(input: AttentionInput) -> Self {
+        let mut given = Self::new(input.x);
         input.coordinates.into_iter().for_each(|c| given.push_constant(c));
         input.weights.into_iter().for_each(|w| given.push_constant(w));
         given
     }
 
     fn push<const D: usize>(&mut self, tensor: Tensor<D>) {
+        self.track_with(&tensor);
         match self {
             Self::Plain(given) => given.inputs.push(plain(tensor)),
-            Self::Tracked(given, strategy) => given.inputs.push(tracked(tensor, *strategy)),
+            Self::Tracked(given, _) => given.inputs.push(tracked(tensor)),
         }
     }
 
     fn push_constant<const D: usize>(&mut self, tensor: Tensor<D>) {
         match self {
             Self::Plain(given) => given.constants.push(plain(tensor)),
-            Self::Tracked(given, strategy) => given.constants.push(tracked(tensor, *strategy)),
+            Self::Tracked(given, _) => given.constants.push(tracked(tensor)),
+        }
+    }
+
+    fn track_with<const D: usize>(&mut self, tensor: &Tensor<D>) {
+        if let (Self::Plain(given), Some(strategy)) = (&mut *self, tensor.gradient_checkpointing_strategy()) {
+            let constants =
+                |tensors: &mut Vec<FlexTensor>| tensors.drain(..).map(Tracked::<Flex>::new).collect();
+            let (inputs, constants) = (constants(&mut given.inputs), constants(&mut given.constants));
+            *self = Self::Tracked(Given { inputs, constants }, strategy);
         }
     }
 
@@ -397,19 +399,15 @@ fn plain<const D: usize>(tensor: Tensor<D>) -> FlexTensor {
 }
 
 /// A tensor of the tracking backend; a plain one becomes a constant.
-fn tracked<const D: usize>(tensor: Tensor<D>, strategy: GradientCheckpointingStrategy) -> Tracked<Flex> {
-    fn unwrap<const D: usize, C: CheckpointStrategy>(tensor: Tensor<D>) -> Tracked<Flex>
-    where
-        burn::backend::DispatchTensor: burn::backend::DispatchKindConversion<Autodiff<Flex, C>>,
-    {
-        tensor.try_into_primitive::<Autodiff<Flex, C>>().expect(SAME_DEVICE)
-    }
-    if !tensor.is_autodiff() {
-        return Tracked::<Flex>::new(plain(tensor));
-    }
-    match strategy {
-        GradientCheckpointingStrategy::Disabled => unwrap::<D, NoCheckpointing>(tensor),
-        GradientCheckpointingStrategy::Balanced => unwrap::<D, BalancedCheckpointing>(tensor),
+fn tracked<const D: usize>(tensor: Tensor<D>) -> Tracked<Flex> {
+    match tensor.gradient_checkpointing_strategy() {
+        None => Tracked::<Flex>::new(plain(tensor)),
+        Some(GradientCheckpointingStrategy::Disabled) => {
+            tensor.try_into_primitive::<Autodiff<Flex, NoCheckpointing>>().expect(SAME_DEVICE)
+        }
+        Some(GradientCheckpointingStrategy::Balanced) => {
+            tensor.try_into_primitive::<Autodiff<Flex, BalancedCheckpointing>>().expect(SAME_DEVICE)
+        }
     }
 }
 
