@@ -51,4 +51,12 @@ impl Error {
         }
         Err(Error::Shape { what: what.into(), expected: format!("{expected:?}"), found: found.to_vec() })
     }
+
+    /// `Ok` if there is at least one value.
+    pub(crate) fn check_filled(what: &str, found: &[usize]) -> Result<()> {
+        if found.iter().all(|size| *size > 0) {
+            return Ok(());
+        }
+        Err(Error::Shape { what: what.into(), expected: "without empty axis".into(), found: found.to_vec() })
+    }
 }

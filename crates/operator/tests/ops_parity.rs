@@ -301,7 +301,7 @@ fn wrong_shapes_are_errors_that_name_the_tensor() {
     let bare = AttentionParams { norm: None, ..params };
     assert_eq!(what(ops::attention(op, input, bare)), "norm inside the heads");
     let empty = ops::resize(constant([1, 3, 3, 1], 1, 1.0, 0.0), [0, 3], Kernel::None).unwrap_err();
-    assert!(matches!(empty, Error::Setting { .. }), "{empty}");
+    assert!(matches!(empty, Error::Shape { .. }), "{empty}");
 }
 
 /// Random tensors that are differentiated.

@@ -94,6 +94,7 @@ impl Transformer1d {
     /// - x: (B, n, inputs)
     /// - y: (B, n, outputs)
     pub fn forward(&self, x: Tensor<3>, mode: Mode) -> Result<Tensor<3>> {
+        Error::check_filled("input", &x.dims())?;
         let ([batch, n, _], device) = (x.dims(), x.device());
         self.forward_at(x, line(batch, n, &device), mode, &mut |_, _| {})
     }
@@ -156,6 +157,9 @@ mod tests {
         assert_eq!(run([2, 64, 1]).unwrap().dims(), [2, 64, 1]);
         let channels = run([2, 64, 3]).unwrap_err();
         assert_eq!(channels.to_string(), "linear x: expected shape [2, 64, 1], found [2, 64, 3]");
+        for empty in [[0, 64, 1], [2, 0, 1]] {
+            assert!(matches!(run(empty).unwrap_err(), Error::Shape { .. }));
+        }
         // 16 modes need 30 points.
         assert!(run([1, 30, 1]).is_ok());
         assert!(matches!(run([1, 29, 1]).unwrap_err(), Error::Modes { modes: 16, most: 15, .. }));

@@ -269,6 +269,7 @@ impl Transformer2d {
     /// - x: (B, n₁, n₂, inputs)
     /// - y: (B, n₁, n₂, outputs), or on the coarse grid
     pub fn forward(&self, x: Tensor<4>, mode: Mode) -> Result<Tensor<4>> {
+        Error::check_filled("input", &x.dims())?;
         let [batch, n1, n2, _] = x.dims();
         let grids = Grids::new(batch, self.resampling.through([n1, n2])?, &x.device());
         self.forward_on(x, grids, None, mode, &mut |_, _| {})
@@ -373,6 +374,10 @@ mod tests {
                 let ring = i == 0 || j == 0 || i + 1 == n[0] || j + 1 == n[1];
                 assert_eq!(ring, *value == 0.0, "({i}, {j}): {value}");
             }
+        }
+        for empty in [[0, 29, 29, 1], [1, 0, 29, 1], [1, 29, 29, 0]] {
+            let result = model.forward(Tensor::ones(empty, &device), Mode::Evaluate);
+            assert!(matches!(result.unwrap_err(), Error::Shape { .. }));
         }
         let small = model.forward(Tensor::ones([1, 20, 20, 1], &device), Mode::Evaluate);
         assert!(matches!(small.unwrap_err(), Error::Modes { modes: 12, most: 11, .. }));

@@ -272,10 +272,8 @@ pub fn conv3x3(
 /// Bilinear resize with aligned corners and an activation at the end: (B, n₁, n₂, c) to (B, m₁, m₂, c).
 pub fn resize(x: Tensor<4>, to: [usize; 2], activation: Activation) -> Result<Tensor<4>> {
     let [batch, n1, n2, channels] = x.dims();
-    if n1 * n2 == 0 || to[0] * to[1] == 0 {
-        let what = format!("resize from {n1} x {n2} to {} x {}", to[0], to[1]);
-        return Err(Error::setting(what, "both grids need points"));
-    }
+    Error::check_filled("resize x", &x.dims())?;
+    Error::check_filled("size to resize to", &to)?;
     if !has_kernels(&x) {
         return Ok(composed::resize(x, to, activation));
     }
@@ -294,9 +292,9 @@ pub fn activate<const D: usize>(z: Tensor<D>, activation: Activation) -> Tensor<
     composed::activated(z, activation)
 }
 
-/// Whether the kernels can take x: on Flex, of f32, and not empty.
+/// Whether the kernels can take x: on Flex and of f32.
 fn has_kernels<const D: usize>(x: &Tensor<D>) -> bool {
-    !COMPOSED_ONLY.get() && x.dtype() == DType::F32 && x.shape().num_elements() > 0 && is_flex(&x.device())
+    !COMPOSED_ONLY.get() && x.dtype() == DType::F32 && is_flex(&x.device())
 }
 
 fn is_flex(device: &Device) -> bool {
@@ -446,13 +444,14 @@ fn with_channels<const D: usize>(x: &Tensor<D>, channels: usize) -> (usize, Shap
 fn check_channels<const D: usize>(what: &str, x: &Tensor<D>, channels: usize) -> Result<()> {
     let mut expected = x.dims();
     expected[D - 1] = channels;
-    Error::check_shape(what, &x.dims(), &expected)
+    Error::check_shape(what, &x.dims(), &expected)?;
+    Error::check_filled(what, &expected)
 }
 
 fn check_attention(op: &mut Attention, input: &AttentionInput, params: &AttentionParams) -> Result<()> {
     let [batch, n, d] = input.x.dims();
     (op.batch, op.n) = (batch, n);
-    Error::check_shape("attention x", &[batch, n, d], &[batch, n, op.d])?;
+    check_channels("attention x", &input.x, op.d)?;
     if op.heads == 0 || !d.is_multiple_of(op.heads) {
         let what = format!("attention: {} heads for {d} features", op.heads);
         return Err(Error::setting(what, "the number of heads must divide the number of features"));
