@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 #[test]
 fn attention() {
     let kinds: &[(&str, Check)] =
-        &[("simple_attention", simple_attention), ("causal_linear_attn_function", Case::left_to_kernels)];
+        &[("simple_attention", simple_attention), ("causal_linear_attn_function", left_to_kernels)];
     walk("attention", kinds);
 }
 
@@ -39,8 +39,8 @@ fn scaler() {
         ("up_scaler", up_scaler),
         ("scaler_sizes", scaler_sizes),
         // The scalers' inner modules with their axes the other way round and with options that no model uses.
-        ("interp2d_encoder", Case::left_to_kernels),
-        ("interp2d_upsample", Case::left_to_kernels),
+        ("interp2d_encoder", left_to_kernels),
+        ("interp2d_upsample", left_to_kernels),
     ];
     walk("scaler", kinds);
 }
@@ -88,15 +88,9 @@ fn walk(name: &str, kinds: &[(&str, Check)]) {
     }
 }
 
-trait LeftToKernels {
-    /// No layer of this crate computes it; the kernels' golden tests do.
-    fn left_to_kernels(&self) -> bool;
-}
-
-impl LeftToKernels for Case {
-    fn left_to_kernels(&self) -> bool {
-        false
-    }
+/// No layer of this crate computes it; the kernels' golden tests do.
+fn left_to_kernels(_: &Case) -> bool {
+    false
 }
 
 fn simple_attention(case: &Case) -> bool {
@@ -317,19 +311,12 @@ fn unit_gaussian(case: &Case) -> bool {
     true
 }
 
-/// Hyper-parameters that our models do not have, with the values that say nothing.
-const NOT_OURS: [(&str, &[Value]); 10] = [
-    ("edge_feats", &[]),
-    ("num_feat_layers", &[]),
-    ("feat_extract_type", &[]),
-    ("pred_len", &[]),
-    ("n_freq_targets", &[]),
-    ("seq_len", &[]),
-    ("bulk_regression", &[Value::Bool(false)]),
-    ("spacial_residual", &[Value::Bool(false)]),
-    ("batch_norm", &[Value::Bool(false)]),
-    ("symmetric_init", &[Value::Bool(false)]),
-];
+/// Hyper-parameters of parts that our models do not have: they must be null or 0.
+const NONE: [&str; 6] =
+    ["edge_feats", "num_feat_layers", "feat_extract_type", "pred_len", "n_freq_targets", "seq_len"];
+
+/// The same: they must be null or false.
+const OFF: [&str; 4] = ["bulk_regression", "spacial_residual", "batch_norm", "symmetric_init"];
 
 /// Hyper-parameters of initialisation, training, data and of what is returned: they do not change y.
 const NO_MATTER: [&str; 15] = [
@@ -350,14 +337,10 @@ const NO_MATTER: [&str; 15] = [
     "noise",
 ];
 
-fn model_hyper<'a>(case: &'a Case, own: &[&'a str]) -> Hyper<'a> {
-    let known: Vec<&str> =
-        NOT_OURS.iter().map(|(key, _)| *key).chain(NO_MATTER).chain(own.iter().copied()).collect();
-    let hyper = case.hyper(&known);
-    for (key, values) in NOT_OURS {
-        let values = if values.is_empty() { &[json!(0)] } else { values };
-        hyper.only(key, values);
-    }
+fn model_hyper<'a>(case: &'a Case, own: &[&str]) -> Hyper<'a> {
+    let hyper = case.hyper(&[&NONE[..], &OFF, &NO_MATTER, own].concat());
+    NONE.iter().for_each(|key| hyper.only(key, &[json!(0)]));
+    OFF.iter().for_each(|key| hyper.only(key, &[json!(false)]));
     hyper
 }
 

@@ -90,7 +90,7 @@ impl EncoderLayer {
         let op = kernel::EncoderLayer {
             attention: self.attention.kernel(mode),
             hidden: config.hidden,
-            activation: self.feed_forward.config().activation.into(),
+            activation: config.activation.into(),
             norm_after: config.norm_after,
             eps: config.eps as f32,
             minus: config.minus,

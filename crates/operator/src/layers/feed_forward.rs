@@ -69,10 +69,6 @@ impl FeedForward {
         }
     }
 
-    pub(super) fn config(&self) -> &FeedForwardConfig {
-        &self.config
-    }
-
     /// The two layers under names of their own.
     pub(super) fn entries_as(&self, first: &str, second: &str) -> Vec<Entry> {
         [self.first.entries(first), self.second.entries(second)].concat()

@@ -384,6 +384,26 @@ mod tests {
     }
 
     #[test]
+    fn a_normalizer_from_the_plain_device_goes_with_a_tracked_model() {
+        let mut config = Transformer2dConfig::darcy(AttentionKind::Galerkin, 29, 10);
+        config.layers = 1;
+        let (plain, device) = (Device::flex(), Device::flex().autodiff());
+        let model = config.init(&mut Builder::new(1, &device)).unwrap();
+        let x: Tensor<4> = square(1, [29, 29], &plain).narrow(3, 0, 1);
+        let without = crate::reference::to_vec(model.forward(x.clone(), Mode::Evaluate).unwrap());
+        let constant = |value: f32| Tensor::full([29, 29, 1], value, &plain);
+        let model = model.with_normalizer(Normalizer::new(constant(1.0), constant(2.0)).unwrap());
+        let y = model.forward(x, Mode::Evaluate).unwrap();
+        let gradients = y.clone().sum().backward();
+        assert!(model.downsampler.convolutions[0].weight.val().grad(&gradients).is_some());
+        for (at, (with, without)) in crate::reference::to_vec(y).iter().zip(without).enumerate() {
+            let inside = (1..28).contains(&(at / 29)) && (1..28).contains(&(at % 29));
+            let expected = if inside { 1.0 + 2.00001 * without } else { 0.0 };
+            assert!((with - expected).abs() < 1e-6, "{at}: {with}, expected {expected}");
+        }
+    }
+
+    #[test]
     fn the_inverse_problem_ends_on_the_coarse_grid() {
         let mut config = Transformer2dConfig::darcy_inverse(AttentionKind::Galerkin, 29, 10);
         config.layers = 1;
