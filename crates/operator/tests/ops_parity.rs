@@ -208,6 +208,64 @@ fn a_2d_transformer_in_training() {
     }
 }
 
+/// Each rate of a config is in force by itself, and with all at zero training is evaluation.
+#[test]
+fn every_dropout_acts() {
+    let train = Mode::Train { seed: 1, step: 1 };
+    let line: Tensor<3> = constant([1, 32, 1], 9, 1.0, 0.0);
+    let rates: [fn(&mut Transformer1dConfig) -> &mut f64; 5] = [
+        |c| &mut c.encoder.attention.dropout,
+        |c| &mut c.encoder.residual_dropout,
+        |c| &mut c.encoder.hidden_dropout,
+        |c| &mut c.decoder.dropout,
+        |c| &mut c.dropout,
+    ];
+    let changed = |config: &Transformer1dConfig| {
+        let model = config.init(&mut Builder::new(3, &device())).unwrap();
+        let run = |mode| to_vec(model.forward(line.clone(), mode).unwrap());
+        run(train) != run(Mode::Evaluate)
+    };
+    let mut none = Transformer1dConfig::burgers(AttentionKind::Galerkin);
+    none.layers = 1;
+    assert!(!changed(&none));
+    for (i, rate) in rates.iter().enumerate() {
+        let mut config = none;
+        *rate(&mut config) = 0.2;
+        assert!(changed(&config), "1D: rate {i}");
+        *rate(&mut config) = 1.0;
+        assert!(config.init(&mut Builder::new(3, &device())).is_err(), "1D: rate {i} of 1");
+    }
+
+    let square: Tensor<4> = constant([1, 29, 29, 1], 9, 1.0, 0.0);
+    let rates: [fn(&mut Transformer2dConfig) -> &mut f64; 6] = [
+        |c| &mut c.downsampler.dropout,
+        |c| &mut c.encoder.residual_dropout,
+        |c| &mut c.encoder.hidden_dropout,
+        |c| &mut c.upsampler.dropout,
+        |c| match &mut c.decoder {
+            DecoderConfig::Pointwise(decoder) => &mut decoder.dropout,
+            DecoderConfig::Spectral(decoder) => &mut decoder.dropout,
+        },
+        |c| &mut c.dropout,
+    ];
+    let changed = |config: &Transformer2dConfig| {
+        let model = config.init(&mut Builder::new(3, &device())).unwrap();
+        let run = |mode| to_vec(model.forward(square.clone(), mode).unwrap());
+        run(train) != run(Mode::Evaluate)
+    };
+    for full in [Transformer2dConfig::darcy, Transformer2dConfig::darcy_inverse] {
+        let mut none = full(AttentionKind::Galerkin, 29, 10);
+        none.layers = 1;
+        rates.iter().for_each(|rate| *rate(&mut none) = 0.0);
+        assert!(!changed(&none));
+        for (i, rate) in rates.iter().enumerate() {
+            let mut config = none;
+            *rate(&mut config) = 0.2;
+            assert!(changed(&config), "2D: rate {i}");
+        }
+    }
+}
+
 /// Forward and backward of whole models, dropout on, are the same bits with any number of threads.
 #[test]
 fn threads_do_not_change_a_bit() {

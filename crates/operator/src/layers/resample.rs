@@ -199,3 +199,32 @@ impl ReferenceNames for Upsampler {
         vec![self.convolution.entry(format!("{prefix}upsample.conv.0.conv.0.weight"))]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_follow_the_reference() {
+        // Fine, coarse; factor, middle, both sizes by factor. The last one is not reached by factor.
+        for (fine, coarse, factor, middle, by_factor) in [
+            (141, 43, 0.555, 77, [78, 43]),
+            (211, 61, 0.54, 113, [113, 61]),
+            (141, 36, 0.51, 71, [71, 36]),
+            (211, 71, 0.585, 122, [123, 71]),
+            (141, 71, 0.71, 99, [100, 71]),
+            (85, 29, 0.59, 49, [50, 29]),
+            (421, 141, 0.58, 243, [244, 141]),
+            (141, 8, 0.245, 34, [34, 8]),
+            (85, 43, 0.715, 60, [60, 42]),
+        ] {
+            let sizes = ScalerSizes::between(fine, coarse).unwrap();
+            assert!((sizes.factor - factor).abs() < 1e-12, "{fine} to {coarse}: {}", sizes.factor);
+            assert_eq!(sizes.middle, middle, "{fine} to {coarse}");
+            assert_eq!(sizes.by_factor(fine), by_factor, "{fine} to {coarse}");
+        }
+        for (fine, coarse) in [(43, 141), (10, 1), (0, 0)] {
+            assert!(ScalerSizes::between(fine, coarse).is_err(), "{fine} to {coarse}");
+        }
+    }
+}
