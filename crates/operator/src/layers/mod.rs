@@ -1,0 +1,109 @@
+//! Layers: a config with its fields explained, the module it makes, its forward pass.
+//!
+//! Channels are last everywhere: (batch, points, channels) and (batch, n₁, n₂, channels). Parameters are stored as the kernels
+//! want them; [`crate::reference`] knows how the PyTorch code stores them.
+
+mod attention;
+mod decoder;
+mod encoder_layer;
+mod feed_forward;
+mod linear;
+mod normalizer;
+mod position;
+mod resample;
+mod spectral_conv;
+
+pub use attention::{Affine, Attention, AttentionConfig, AttentionKind, HeadNorm};
+pub use decoder::{
+    PointwiseDecoder, PointwiseDecoderConfig, SpectralDecoder1d, SpectralDecoder2d, SpectralDecoderConfig,
+};
+pub use encoder_layer::{EncoderLayer, EncoderLayerConfig};
+pub use feed_forward::{FeedForward, FeedForwardConfig};
+pub use linear::{Linear, LinearConfig};
+pub use normalizer::Normalizer;
+pub use position::{line, square};
+pub use resample::{Convolution, Downsampler, DownsamplerConfig, ScalerSizes, Upsampler, UpsamplerConfig};
+pub use spectral_conv::{SpectralConv1d, SpectralConv2d, SpectralConvConfig};
+
+use galerkin_kernels::activation as kernel;
+use galerkin_kernels::dropout::{Dropout, Key, Site};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// What a forward pass is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// No dropout.
+    Evaluate,
+    /// Dropout with masks that are a function of seed, step, layer and position.
+    Train {
+        /// The seed of the run.
+        seed: u64,
+        /// The training step.
+        step: u32,
+    },
+}
+
+impl Mode {
+    /// The rate that is in force.
+    fn rate(self, rate: f64) -> f32 {
+        match self {
+            Mode::Evaluate => 0.0,
+            Mode::Train { .. } => rate as f32,
+        }
+    }
+
+    fn key(self, layer: u32) -> Key {
+        match self {
+            Mode::Evaluate => Key { layer, ..Key::default() },
+            Mode::Train { seed, step } => Key { seed, step, layer },
+        }
+    }
+
+    /// The dropout of a layer outside the kernels' own sites.
+    pub(crate) fn dropout(self, rate: f64, layer: u32) -> Dropout {
+        Dropout { rate: self.rate(rate), key: self.key(layer), site: Site::Outside }
+    }
+}
+
+/// An elementwise activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// z
+    None,
+    /// max(z, 0)
+    Relu,
+    /// z·σ(z)
+    Silu,
+    /// z·Φ(z), Φ the exact normal distribution function
+    Gelu,
+}
+
+impl From<Activation> for kernel::Activation {
+    fn from(activation: Activation) -> Self {
+        match activation {
+            Activation::None => kernel::Activation::None,
+            Activation::Relu => kernel::Activation::Relu,
+            Activation::Silu => kernel::Activation::Silu,
+            Activation::Gelu => kernel::Activation::Gelu,
+        }
+    }
+}
+
+/// `Ok` if every rate is a probability below one.
+pub(crate) fn check_rates(what: &str, rates: &[f64]) -> Result<()> {
+    match rates.iter().find(|rate| !(0.0..1.0).contains(*rate)) {
+        None => Ok(()),
+        Some(rate) => Err(Error::setting(format!("{what}: dropout = {rate}"), "a rate lies in [0, 1)")),
+    }
+}
+
+/// `Ok` if no size is zero.
+fn check_sizes(what: &str, sizes: &[(&str, usize)]) -> Result<()> {
+    match sizes.iter().find(|(_, size)| *size == 0) {
+        None => Ok(()),
+        Some((name, _)) => Err(Error::setting(format!("{what}: {name} = 0"), "it must be at least 1")),
+    }
+}

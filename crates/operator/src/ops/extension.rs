@@ -1,0 +1,65 @@
+//! The interface between tensors and fused kernels: an operation as data, and the two methods of a backend that has it.
+//!
+//! Burn's `#[backend_extension]` takes a fixed list of tensors per method and panics on backends it was not told of. An
+//! encoder layer has between 11 and 21 differentiable inputs, and a backend without kernels has the composition instead;
+//! so the operation is a value here, its tensors are a list, and `ops` takes the primitives out of the tensors itself.
+
+use std::sync::Arc;
+
+use burn::backend::{Backend, tensor::FloatTensor};
+use burn::tensor::Shape;
+use galerkin_kernels::attention::Attention;
+use galerkin_kernels::conv3x3::Conv3x3;
+use galerkin_kernels::encoder::EncoderLayer;
+use galerkin_kernels::feed_forward::FeedForward;
+use galerkin_kernels::linear::Linear;
+use galerkin_kernels::resize::Resize;
+use galerkin_kernels::spectral::{Plan, Plan2d, SpectralConv1d, SpectralConv2d};
+
+/// A fused operation with its sizes. Inputs are x and then the parameters in the order of the kernel's fields, those that
+/// are absent left out; constants are coordinates and quadrature weights, as far as there are any.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Attention(Attention),
+    Encoder(EncoderLayer),
+    Linear(Linear),
+    FeedForward(FeedForward),
+    Spectral1d(SpectralConv1d, Arc<Plan>),
+    Spectral2d(SpectralConv2d, Arc<Plan2d>),
+    Conv3x3(Conv3x3),
+    /// With the number of samples.
+    Resize(Arc<Resize>, usize),
+}
+
+/// An operation and the shape of its output.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub op: Op,
+    pub output: Shape,
+    /// Whether the last constant is the quadrature weights.
+    pub weighted: bool,
+}
+
+/// What an operation looks at.
+#[derive(Clone, Debug)]
+pub(crate) struct Given<T> {
+    /// x and the parameters: the tensors that get gradients.
+    pub inputs: Vec<T>,
+    /// Coordinates and quadrature weights.
+    pub constants: Vec<T>,
+}
+
+/// A backend with fused kernels.
+pub(crate) trait FusedOps: Backend {
+    /// The output, and whatever the backward pass wants to find again.
+    fn fused(call: &Call, given: &Given<FloatTensor<Self>>) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// The gradients of the inputs from that of the output. The gradient of x may be left out if nobody wants it.
+    fn fused_vjp(
+        call: &Call,
+        given: &Given<FloatTensor<Self>>,
+        saved: FloatTensor<Self>,
+        output_gradient: FloatTensor<Self>,
+        x_wanted: bool,
+    ) -> Vec<Option<FloatTensor<Self>>>;
+}

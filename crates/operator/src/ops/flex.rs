@@ -1,0 +1,220 @@
+//! Tensors of the CPU backend as slices, and the kernels on them. Nowhere else does a tensor become a slice.
+
+use std::cell::Cell;
+
+use burn::backend::{Flex, TensorMetadata, flex::FlexTensor};
+use burn::tensor::{Shape, TensorData};
+use galerkin_kernels::{attention, conv3x3, encoder, feed_forward, par, spectral};
+
+use super::extension::{Call, FusedOps, Given, Op};
+
+impl FusedOps for Flex {
+    fn fused(call: &Call, given: &Given<FlexTensor>) -> (FlexTensor, FlexTensor) {
+        let given = given.contiguous();
+        let (x, params) = (slice(&given.inputs[0]), &mut given.inputs[1..].iter().map(slice));
+        let input = given.attention_input(call.weighted);
+        let threads = par::threads();
+        let mut y = vec![0.0; call.output.num_elements()];
+        let mut saved = vec![0.0; call.op.saved_len()];
+        with_workspace(call.op.workspace_len(threads), |workspace| match &call.op {
+            Op::Attention(op) => {
+                op.forward(&attention_params(params, op), input, &mut y, &mut saved, workspace)
+            }
+            Op::Encoder(op) => op.forward(&encoder_params(params, op), input, &mut y, &mut saved, workspace),
+            Op::Linear(op) => {
+                let [w, b] = take(params, [true; 2]);
+                op.forward(w, b, x, &mut y, workspace);
+            }
+            Op::FeedForward(op) => op.forward(&feed_forward_params(params), x, &mut y, workspace),
+            Op::Spectral1d(op, plan) => {
+                op.forward(plan, &spectral_params(params, op.pointwise), x, &mut y, &mut saved, workspace)
+            }
+            Op::Spectral2d(op, plan) => {
+                op.forward(plan, &spectral_params(params, op.pointwise), x, &mut y, &mut saved, workspace)
+            }
+            Op::Conv3x3(op) => op.forward(x, conv_params(params, op.bias), &mut y, workspace),
+            Op::Resize(plan, batch) => plan.forward(*batch, x, &mut y, workspace),
+        });
+        let saved_shape = Shape::from([saved.len()]);
+        (tensor(y, call.output.clone()), tensor(saved, saved_shape))
+    }
+
+    fn fused_vjp(
+        call: &Call,
+        given: &Given<FlexTensor>,
+        saved: FlexTensor,
+        output_gradient: FlexTensor,
+        x_wanted: bool,
+    ) -> Vec<Option<FlexTensor>> {
+        let given = given.contiguous();
+        let (saved, output_gradient) = (saved.to_contiguous(), output_gradient.to_contiguous());
+        let (saved, dy) = (slice(&saved), slice(&output_gradient));
+        let (x, params) = (slice(&given.inputs[0]), &mut given.inputs[1..].iter().map(slice));
+        let input = given.attention_input(call.weighted);
+        let mut gradients: Vec<Vec<f32>> = given.inputs.iter().map(|t| vec![0.0; len(t)]).collect();
+        let (dx, rest) = gradients.split_first_mut().expect("every operation has an x");
+        let grads = &mut rest.iter_mut().map(Vec::as_mut_slice);
+        with_workspace(call.op.workspace_len(par::threads()), |workspace| match &call.op {
+            Op::Attention(op) => {
+                let grads = attention_grads(grads, op);
+                op.backward(&attention_params(params, op), input, saved, dy, dx, grads, workspace);
+            }
+            Op::Encoder(op) => {
+                let attention = attention_grads(grads, &op.attention);
+                let [w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2] =
+                    take(grads, op.lengths().map(|len| len > 0));
+                let grads =
+                    encoder::Grads { attention, w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2 };
+                op.backward(&encoder_params(params, op), input, saved, dy, dx, grads, workspace);
+            }
+            Op::Linear(op) => {
+                let ([w, b], [dw, db]) = (take(params, [true; 2]), take(grads, [true; 2]));
+                op.backward(w, b, x, dy, dx, (dw, db), workspace);
+            }
+            Op::FeedForward(op) => {
+                let [w_1, b_1, w_2, b_2] = take(grads, [true; 4]);
+                let grads = feed_forward::Grads { w_1, b_1, w_2, b_2 };
+                op.backward(&feed_forward_params(params), x, dy, dx, grads, workspace);
+            }
+            Op::Spectral1d(op, plan) => {
+                let (params, grads) =
+                    (spectral_params(params, op.pointwise), spectral_grads(grads, op.pointwise));
+                op.backward(plan, &params, x, saved, dy, dx, grads, workspace);
+            }
+            Op::Spectral2d(op, plan) => {
+                let (params, grads) =
+                    (spectral_params(params, op.pointwise), spectral_grads(grads, op.pointwise));
+                op.backward(plan, &params, x, saved, dy, dx, grads, workspace);
+            }
+            Op::Conv3x3(op) => {
+                let [w, b] = take(grads, [true, op.bias]);
+                let params = conv_params(params, op.bias);
+                let dx = x_wanted.then_some(dx.as_mut_slice());
+                op.backward(x, params, dy, dx, conv3x3::Grads { w, b }, workspace);
+            }
+            Op::Resize(plan, batch) => plan.backward(*batch, x, dy, dx, workspace),
+        });
+        let named = gradients.into_iter().zip(&given.inputs).enumerate();
+        named.map(|(i, (values, like))| (i > 0 || x_wanted).then(|| tensor(values, like.shape()))).collect()
+    }
+}
+
+impl Op {
+    fn saved_len(&self) -> usize {
+        match self {
+            Op::Attention(op) => op.saved_len(),
+            Op::Encoder(op) => op.saved_len(),
+            Op::Spectral1d(op, _) => op.saved_len(),
+            Op::Spectral2d(op, _) => op.saved_len(),
+            Op::Linear(_) | Op::FeedForward(_) | Op::Conv3x3(_) | Op::Resize(..) => 0,
+        }
+    }
+
+    fn workspace_len(&self, threads: usize) -> usize {
+        match self {
+            Op::Attention(op) => op.workspace_len(threads),
+            Op::Encoder(op) => op.workspace_len(threads),
+            Op::Linear(op) => op.workspace_len(threads),
+            Op::FeedForward(op) => op.workspace_len(threads),
+            Op::Spectral1d(op, _) => op.workspace_len(threads),
+            Op::Spectral2d(op, _) => op.workspace_len(threads),
+            Op::Conv3x3(op) => op.workspace_len(threads),
+            Op::Resize(plan, batch) => plan.workspace_len(*batch, threads),
+        }
+    }
+}
+
+/// Runs `f` on this thread's workspace, which grows to the largest operation and then stays.
+///
+/// One per thread: operations of a model follow one another on the thread that runs it, and the memory of a layer is that of
+/// the next. It is taken out of its place while in use, so that an operation started inside another (by a rayon task that this
+/// thread stole) allocates its own instead of meeting it.
+fn with_workspace(len: usize, f: impl FnOnce(&mut [f32])) {
+    thread_local! {
+        static WORKSPACE: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+    }
+    let mut workspace = WORKSPACE.take();
+    if workspace.len() < len {
+        workspace = Vec::new();
+        workspace.resize(len, 0.0);
+    }
+    f(&mut workspace[..len]);
+    WORKSPACE.set(workspace);
+}
+
+fn slice(tensor: &FlexTensor) -> &[f32] {
+    tensor.as_slice().expect("ops takes f32 tensors to the kernels, and they were made contiguous")
+}
+
+fn len(tensor: &FlexTensor) -> usize {
+    tensor.shape().num_elements()
+}
+
+fn tensor(values: Vec<f32>, shape: Shape) -> FlexTensor {
+    FlexTensor::from_data(TensorData::new(values, shape))
+}
+
+impl Given<FlexTensor> {
+    /// The same values, row-major; shared where they are so already.
+    fn contiguous(&self) -> Self {
+        let all = |tensors: &[FlexTensor]| tensors.iter().map(FlexTensor::to_contiguous).collect();
+        Given { inputs: all(&self.inputs), constants: all(&self.constants) }
+    }
+
+    fn attention_input(&self, weighted: bool) -> attention::Input<'_> {
+        let (weights, coordinates) = match (weighted, self.constants.as_slice()) {
+            (true, [rest @ .., weights]) => (Some(slice(weights)), rest),
+            (_, constants) => (None, constants),
+        };
+        let coordinates = coordinates.first().map_or(&[][..], slice);
+        attention::Input { x: slice(&self.inputs[0]), coordinates, weights }
+    }
+}
+
+/// The next slices, in order, an empty one where there is none.
+fn take<S: Default, const K: usize>(slices: &mut impl Iterator<Item = S>, present: [bool; K]) -> [S; K] {
+    present
+        .map(|present| if present { slices.next().expect("as many as the sizes say") } else { S::default() })
+}
+
+type Params<'a, 'i> = &'i mut dyn Iterator<Item = &'a [f32]>;
+type Grads<'a, 'i> = &'i mut dyn Iterator<Item = &'a mut [f32]>;
+
+fn attention_params<'a>(mut list: Params<'a, '_>, op: &attention::Attention) -> attention::Params<'a> {
+    let [w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o] =
+        take(&mut list, op.lengths().map(|len| len > 0));
+    attention::Params { w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o }
+}
+
+fn attention_grads<'a>(mut list: Grads<'a, '_>, op: &attention::Attention) -> attention::Grads<'a> {
+    let [w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o] =
+        take(&mut list, op.lengths().map(|len| len > 0));
+    attention::Grads { w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o }
+}
+
+fn encoder_params<'a>(mut list: Params<'a, '_>, op: &encoder::EncoderLayer) -> encoder::Params<'a> {
+    let attention = attention_params(&mut list, &op.attention);
+    let [w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2] =
+        take(&mut list, op.lengths().map(|len| len > 0));
+    encoder::Params { attention, w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2 }
+}
+
+fn feed_forward_params<'a>(mut list: Params<'a, '_>) -> feed_forward::Params<'a> {
+    let [w_1, b_1, w_2, b_2] = take(&mut list, [true; 4]);
+    feed_forward::Params { w_1, b_1, w_2, b_2 }
+}
+
+fn spectral_params<'a>(mut list: Params<'a, '_>, pointwise: bool) -> spectral::Params<'a> {
+    let [weights, w, b] = take(&mut list, [true, pointwise, pointwise]);
+    spectral::Params { weights, w, b }
+}
+
+fn spectral_grads<'a>(mut list: Grads<'a, '_>, pointwise: bool) -> spectral::Grads<'a> {
+    let [weights, w, b] = take(&mut list, [true, pointwise, pointwise]);
+    spectral::Grads { weights, w, b }
+}
+
+fn conv_params<'a>(mut list: Params<'a, '_>, bias: bool) -> conv3x3::Params<'a> {
+    let [w, b] = take(&mut list, [true, bias]);
+    conv3x3::Params { w, b }
+}

@@ -1,0 +1,343 @@
+//! Weights of the paper's PyTorch code: its names, its layouts, and the way from them to ours and back.
+//!
+//! Every layer lists its parameters as [`Entry`]s, in one place each, and everything else follows: reading a state dict with
+//! every name and shape checked, and writing weights or gradients under the reference's names.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::tensor::{Gradients, Tensor, TensorData};
+use galerkin_kernels::activation::Activation;
+use galerkin_kernels::conv3x3::{weights_from_torch, weights_to_torch};
+use galerkin_kernels::dropout::Key;
+use galerkin_kernels::spectral::{SpectralConv1d, SpectralConv2d};
+
+/// One of our parameters and the arrays of the reference that hold it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Our parameter.
+    pub id: ParamId,
+    /// Names in the reference's state dict: one, or one per head or per block.
+    pub names: Vec<String>,
+    /// How the values are arranged.
+    pub layout: Layout,
+}
+
+/// How the reference arranges the values of a parameter, and we.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Layout {
+    /// The same on both sides.
+    Plain(Vec<usize>),
+    /// `Linear.weight` (outputs, inputs); ours (inputs, outputs).
+    Linear {
+        /// Features that go in.
+        inputs: usize,
+        /// Features that come out.
+        outputs: usize,
+    },
+    /// `Conv2d.weight` (outputs, inputs, 3, 3); ours (3, 3, inputs, outputs).
+    Conv3x3 {
+        /// Channels that go in.
+        inputs: usize,
+        /// Channels that come out.
+        outputs: usize,
+    },
+    /// (inputs, outputs, modes, 2); ours (modes, 2, inputs, outputs).
+    Spectral1d {
+        /// Channels that go in.
+        inputs: usize,
+        /// Channels that come out.
+        outputs: usize,
+        /// Kept modes.
+        modes: usize,
+    },
+    /// Two of (inputs, outputs, modes, modes, 2); ours (modes, 2, modes, 2, inputs, outputs).
+    Spectral2d {
+        /// Channels that go in.
+        inputs: usize,
+        /// Channels that come out.
+        outputs: usize,
+        /// Kept modes.
+        modes: usize,
+    },
+    /// One (width) per head; ours side by side.
+    Heads {
+        /// Heads.
+        heads: usize,
+        /// Features of a head.
+        width: usize,
+    },
+}
+
+/// Layers that know their parameters' names in the reference.
+pub trait ReferenceNames {
+    /// All parameters, names starting with `prefix`, which is empty or ends with a dot.
+    fn entries(&self, prefix: &str) -> Vec<Entry>;
+}
+
+/// A named array: shape and values, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    /// Length of every axis.
+    pub shape: Vec<usize>,
+    /// The values.
+    pub values: Vec<f32>,
+}
+
+/// What keeps a state dict from being loaded: all of it, not the first find.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("weights do not fit the model; missing: {missing:?}; not known: {extra:?}; misshapen: {misshapen:?}")]
+pub struct Mismatch {
+    /// Names the model needs and the file does not have.
+    pub missing: Vec<String>,
+    /// Names the file has and the model does not.
+    pub extra: Vec<String>,
+    /// Name, expected shape, found shape.
+    pub misshapen: Vec<(String, Vec<usize>, Vec<usize>)>,
+}
+
+/// The module with the weights of a reference state dict. Every name must be there, known and of the right shape.
+pub fn import<M: Module + ReferenceNames>(
+    module: M,
+    arrays: &BTreeMap<String, Array>,
+) -> Result<M, Mismatch> {
+    let entries = module.entries("");
+    check(&entries, arrays)?;
+    let mut weights = BTreeMap::new();
+    for Entry { id, names, layout } in entries {
+        let parts: Vec<&[f32]> = names.iter().map(|name| arrays[name].values.as_slice()).collect();
+        weights.insert(id, layout.import(&parts));
+    }
+    Ok(module.map(&mut Replace(weights)))
+}
+
+/// The weights under the reference's names.
+pub fn export<M: Module + ReferenceNames>(module: &M) -> BTreeMap<String, Array> {
+    struct Weights(BTreeMap<ParamId, Vec<f32>>);
+    impl ModuleVisitor for Weights {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0.insert(param.id, to_vec(param.val()));
+        }
+    }
+    let mut weights = Weights(BTreeMap::new());
+    module.visit(&mut weights);
+    under_reference_names(module, weights.0)
+}
+
+/// Gradients under the reference's names; parameters without one are left out.
+pub fn export_gradients<M: Module + ReferenceNames>(
+    module: &M,
+    gradients: &Gradients,
+) -> BTreeMap<String, Array> {
+    struct Collect<'a>(&'a Gradients, BTreeMap<ParamId, Vec<f32>>);
+    impl ModuleVisitor for Collect<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if let Some(gradient) = param.val().grad(self.0) {
+                self.1.insert(param.id, to_vec(gradient));
+            }
+        }
+    }
+    let mut collect = Collect(gradients, BTreeMap::new());
+    module.visit(&mut collect);
+    under_reference_names(module, collect.1)
+}
+
+/// The values of a tensor, row-major.
+pub(crate) fn to_vec<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().try_into_vec().expect("converted to f32")
+}
+
+fn under_reference_names<M: ReferenceNames>(
+    module: &M,
+    values: BTreeMap<ParamId, Vec<f32>>,
+) -> BTreeMap<String, Array> {
+    let mut arrays = BTreeMap::new();
+    for Entry { id, names, layout } in module.entries("") {
+        let Some(values) = values.get(&id) else { continue };
+        for ((name, shape), values) in names.into_iter().zip(layout.shapes()).zip(layout.export(values)) {
+            arrays.insert(name, Array { shape, values });
+        }
+    }
+    arrays
+}
+
+fn check(entries: &[Entry], arrays: &BTreeMap<String, Array>) -> Result<(), Mismatch> {
+    let mut mismatch = Mismatch { missing: Vec::new(), extra: Vec::new(), misshapen: Vec::new() };
+    let mut known = BTreeMap::new();
+    for entry in entries {
+        known.extend(entry.names.iter().zip(entry.layout.shapes()));
+    }
+    for (name, shape) in &known {
+        match arrays.get(*name) {
+            None => mismatch.missing.push(name.to_string()),
+            Some(found) if found.shape != *shape || found.values.len() != shape.iter().product::<usize>() => {
+                mismatch.misshapen.push((name.to_string(), shape.clone(), found.shape.clone()));
+            }
+            Some(_) => {}
+        }
+    }
+    mismatch.extra.extend(arrays.keys().filter(|name| !known.contains_key(name)).cloned());
+    let fits = mismatch.missing.is_empty() && mismatch.extra.is_empty() && mismatch.misshapen.is_empty();
+    if fits { Ok(()) } else { Err(mismatch) }
+}
+
+/// Puts values into the parameters they belong to.
+struct Replace(BTreeMap<ParamId, Vec<f32>>);
+
+impl ModuleMapper for Replace {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some(values) = self.0.remove(&param.id) else { return param };
+        let (id, old, mapper) = param.consume();
+        let new = Tensor::from_data(TensorData::new(values, old.dims()), &old.device());
+        let new = if old.is_require_grad() { new.require_grad() } else { new };
+        Param::from_mapped_value(id, new, mapper)
+    }
+}
+
+impl Entry {
+    /// A parameter that is one array of the reference.
+    pub(crate) fn one<const D: usize>(
+        param: &Param<Tensor<D>>,
+        name: impl Into<String>,
+        layout: Layout,
+    ) -> Self {
+        Entry { id: param.id, names: vec![name.into()], layout }
+    }
+
+    /// A parameter of the same layout on both sides.
+    pub(crate) fn plain<const D: usize>(param: &Param<Tensor<D>>, name: impl Into<String>) -> Self {
+        Self::one(param, name, Layout::Plain(param.val().dims().to_vec()))
+    }
+}
+
+impl Layout {
+    /// The shapes of the reference's arrays.
+    pub fn shapes(&self) -> Vec<Vec<usize>> {
+        match *self {
+            Layout::Plain(ref shape) => vec![shape.clone()],
+            Layout::Linear { inputs, outputs } => vec![vec![outputs, inputs]],
+            Layout::Conv3x3 { inputs, outputs } => vec![vec![outputs, inputs, 3, 3]],
+            Layout::Spectral1d { inputs, outputs, modes } => vec![vec![inputs, outputs, modes, 2]],
+            Layout::Spectral2d { inputs, outputs, modes } => {
+                vec![vec![inputs, outputs, modes, modes, 2]; 2]
+            }
+            Layout::Heads { heads, width } => vec![vec![width]; heads],
+        }
+    }
+
+    /// Our values from the reference's arrays.
+    ///
+    /// # Panics
+    ///
+    /// If the arrays do not have the [`shapes`](Self::shapes).
+    pub fn import(&self, parts: &[&[f32]]) -> Vec<f32> {
+        let mut ours = vec![0.0; parts.iter().map(|part| part.len()).sum()];
+        match *self {
+            Layout::Plain(_) | Layout::Heads { .. } => ours = parts.concat(),
+            Layout::Linear { inputs, outputs } => ours = transposed(parts[0], outputs, inputs),
+            Layout::Conv3x3 { inputs, outputs } => weights_from_torch(parts[0], inputs, outputs, &mut ours),
+            Layout::Spectral1d { inputs, outputs, modes } => {
+                conv1d(inputs, outputs, modes).weights_from_reference(parts[0], &mut ours);
+            }
+            Layout::Spectral2d { inputs, outputs, modes } => {
+                conv2d(inputs, outputs, modes).weights_from_reference([parts[0], parts[1]], &mut ours);
+            }
+        }
+        ours
+    }
+
+    /// The reference's arrays from our values.
+    pub fn export(&self, ours: &[f32]) -> Vec<Vec<f32>> {
+        let mut theirs: Vec<Vec<f32>> =
+            self.shapes().iter().map(|shape| vec![0.0; shape.iter().product()]).collect();
+        match *self {
+            Layout::Plain(_) => theirs[0].copy_from_slice(ours),
+            Layout::Heads { width, .. } => theirs
+                .iter_mut()
+                .zip(ours.chunks_exact(width))
+                .for_each(|(to, from)| to.copy_from_slice(from)),
+            Layout::Linear { inputs, outputs } => theirs[0] = transposed(ours, inputs, outputs),
+            Layout::Conv3x3 { inputs, outputs } => weights_to_torch(ours, inputs, outputs, &mut theirs[0]),
+            Layout::Spectral1d { inputs, outputs, modes } => {
+                conv1d(inputs, outputs, modes).weights_to_reference(ours, &mut theirs[0]);
+            }
+            Layout::Spectral2d { inputs, outputs, modes } => {
+                let (low, high) = theirs.split_at_mut(1);
+                conv2d(inputs, outputs, modes).weights_to_reference(ours, [&mut low[0], &mut high[0]]);
+            }
+        }
+        theirs
+    }
+}
+
+/// (rows, columns) to (columns, rows).
+fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+    (0..rows * columns).map(|i| values[i % rows * columns + i / rows]).collect()
+}
+
+/// The kernel whose weights have these sizes; the grid does not matter to them.
+fn conv1d(inputs: usize, outputs: usize, modes: usize) -> SpectralConv1d {
+    let (activation, key) = (Activation::None, Key::default());
+    SpectralConv1d { batch: 0, n: 0, inputs, outputs, modes, pointwise: true, activation, dropout: 0.0, key }
+}
+
+fn conv2d(inputs: usize, outputs: usize, modes: usize) -> SpectralConv2d {
+    let (activation, key) = (Activation::None, Key::default());
+    let (batch, n1, n2) = (0, 0, 0);
+    SpectralConv2d { batch, n1, n2, inputs, outputs, modes, pointwise: true, activation, dropout: 0.0, key }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::init::Builder;
+    use crate::layers::AttentionKind;
+    use crate::models::Transformer1dConfig;
+    use burn::tensor::Device;
+
+    #[test]
+    fn every_layout_goes_there_and_back() {
+        let layouts = [
+            Layout::Plain(vec![2, 3]),
+            Layout::Linear { inputs: 3, outputs: 5 },
+            Layout::Conv3x3 { inputs: 2, outputs: 3 },
+            Layout::Spectral1d { inputs: 2, outputs: 3, modes: 4 },
+            Layout::Spectral2d { inputs: 2, outputs: 3, modes: 4 },
+            Layout::Heads { heads: 3, width: 4 },
+        ];
+        for layout in layouts {
+            let count = |shape: Vec<usize>| shape.iter().product::<usize>();
+            let total: usize = layout.shapes().into_iter().map(count).sum();
+            let ours: Vec<f32> = (0..total).map(|i| i as f32).collect();
+            let theirs = layout.export(&ours);
+            let parts: Vec<&[f32]> = theirs.iter().map(Vec::as_slice).collect();
+            assert_eq!(layout.import(&parts), ours, "{layout:?}");
+        }
+        let linear = Layout::Linear { inputs: 3, outputs: 2 };
+        assert_eq!(linear.import(&[&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    }
+
+    #[test]
+    fn weights_go_out_and_in_and_misfits_are_listed() {
+        let device = Device::flex();
+        let config = Transformer1dConfig::burgers(AttentionKind::Fourier);
+        let model = |seed| config.init(&mut Builder::new(seed, &device)).unwrap();
+        let weights = export(&model(1));
+        assert_ne!(export(&model(2)), weights);
+        assert_eq!(export(&import(model(2), &weights).unwrap()), weights);
+
+        let mut wrong = weights.clone();
+        wrong.remove("feat_extract.id.bias");
+        wrong.insert("feat_extract.id.bia".into(), Array { shape: vec![96], values: vec![0.0; 96] });
+        let fc = wrong.get_mut("encoder_layers.3.attn.fc.weight").unwrap();
+        fc.shape.reverse();
+        assert_eq!(
+            import(model(2), &wrong).unwrap_err(),
+            Mismatch {
+                missing: vec!["feat_extract.id.bias".into()],
+                extra: vec!["feat_extract.id.bia".into()],
+                misshapen: vec![("encoder_layers.3.attn.fc.weight".into(), vec![96, 97], vec![97, 96])],
+            }
+        );
+    }
+}

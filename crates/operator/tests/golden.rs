@@ -1,0 +1,603 @@
+//! Golden cases: layers and models compute what the paper's PyTorch code computes, values and gradients, fused and composed.
+//!
+//! A case is a pair `name.safetensors` + `name.json`. Attention, encoder layers, spectral convolutions and scalers are the
+//! kernels' own cases; decoders, models and the normaliser lie in `tests/golden`. `GALERKIN_GOLDEN=DIR` runs every case of
+//! another directory of the same layout. An unknown kind, hyper-parameter or value panics with the file's name.
+
+mod case;
+
+use burn::tensor::Tensor;
+use case::{Case, Hyper, Outputs, device, folder, sidecars, to_vec};
+use galerkin::init::Builder;
+use galerkin::layers::*;
+use galerkin::models::*;
+use galerkin::ops::AttentionInput;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+#[test]
+fn attention() {
+    let kinds: &[(&str, Check)] =
+        &[("simple_attention", simple_attention), ("causal_linear_attn_function", left_to_kernels)];
+    walk("attention", kinds);
+}
+
+#[test]
+fn encoder_layer() {
+    walk("encoder_layer", &[("encoder_layer", encoder)]);
+}
+
+#[test]
+fn spectral() {
+    walk("spectral", &[("spectral_conv1d", spectral_1d), ("spectral_conv2d", spectral_2d)]);
+}
+
+#[test]
+fn scaler() {
+    let kinds: &[(&str, Check)] = &[
+        ("down_scaler", down_scaler),
+        ("up_scaler", up_scaler),
+        ("scaler_sizes", scaler_sizes),
+        // The scalers' inner modules with their axes the other way round and with options that no model uses.
+        ("interp2d_encoder", left_to_kernels),
+        ("interp2d_upsample", left_to_kernels),
+    ];
+    walk("scaler", kinds);
+}
+
+#[test]
+fn regressor() {
+    walk(
+        "regressor",
+        &[("spectral_regressor", spectral_decoder), ("pointwise_regressor", pointwise_decoder)],
+    );
+}
+
+#[test]
+fn normalizer() {
+    walk("normalizer", &[("normalizer", unit_gaussian)]);
+}
+
+#[test]
+fn model() {
+    walk("model", &[("simple_transformer", transformer_1d), ("transformer_2d", transformer_2d)]);
+}
+
+/// Whether the case was run here.
+type Check = fn(&Case) -> bool;
+
+/// Runs every case of a folder through the check of its kind, and wants each kind at least once.
+#[allow(clippy::print_stdout)]
+fn walk(name: &str, kinds: &[(&str, Check)]) {
+    let Some(folder) = folder(name) else {
+        println!("{name}: no such folder");
+        return;
+    };
+    let mut counts: BTreeMap<&str, [usize; 2]> = kinds.iter().map(|(kind, _)| (*kind, [0; 2])).collect();
+    for sidecar in sidecars(&folder) {
+        let case = Case::read(&sidecar);
+        let Some((kind, check)) = kinds.iter().find(|(known, _)| *known == case.kind()) else {
+            panic!("{}: unknown kind {:?}", case.file, case.kind())
+        };
+        let ran = check(&case);
+        counts.get_mut(kind).unwrap()[ran as usize] += 1;
+    }
+    for (kind, [left, ran]) in counts {
+        println!("{name}: {ran} cases of {kind}, {left} left to the kernels' tests");
+        assert!(ran + left > 0, "{}: no case of {kind}", folder.display());
+    }
+}
+
+/// No layer of this crate computes it; the kernels' golden tests do.
+fn left_to_kernels(_: &Case) -> bool {
+    false
+}
+
+fn simple_attention(case: &Case) -> bool {
+    let hyper = case.hyper(&["n_head", "d_model", "pos_dim", "attention_type", "norm", "norm_type", "eps"]);
+    let norm = if hyper.flag("norm", false) { head_norm(&hyper) } else { HeadNorm::None };
+    let config = attention_config(&hyper, norm, hyper.number("eps"));
+    let module = config.init(&mut builder()).unwrap();
+    case.run(module, &[], |module, x| {
+        let input = attention_input(case, x, config.coordinates);
+        let weights = module.weights(input.clone(), Mode::Evaluate).unwrap();
+        Outputs {
+            y: module.forward(input, Mode::Evaluate).unwrap(),
+            others: BTreeMap::from([("out.attn_weight".to_string(), to_vec(weights))]),
+        }
+    });
+    true
+}
+
+fn encoder(case: &Case) -> bool {
+    let hyper = case.hyper(&[
+        "d_model",
+        "n_head",
+        "pos_dim",
+        "dim_feedforward",
+        "attention_type",
+        "layer_norm",
+        "attn_norm",
+        "norm_type",
+        "norm_eps",
+        "residual_type",
+        "activation_type",
+    ]);
+    let norm_after = hyper.flag("layer_norm", true);
+    // A layer without any norm gets the one inside the heads.
+    let inside = hyper.flag("attn_norm", !norm_after) || !norm_after;
+    let norm = if inside { head_norm(&hyper) } else { HeadNorm::None };
+    let eps = hyper.number("norm_eps");
+    let config = EncoderLayerConfig {
+        attention: attention_config(&hyper, norm, eps),
+        hidden: hyper.size("dim_feedforward"),
+        activation: hyper.activation("activation_type", Activation::Relu),
+        norm_after,
+        eps,
+        minus: minus(&hyper),
+        residual_dropout: 0.0,
+        hidden_dropout: 0.0,
+    };
+    let module = config.init(&mut builder()).unwrap();
+    case.run(module, &[], |module, x| {
+        let input = attention_input(case, x, config.attention.coordinates);
+        let weights = module.attention.weights(input.clone(), Mode::Evaluate).unwrap();
+        Outputs {
+            y: module.forward(input, Mode::Evaluate).unwrap(),
+            others: BTreeMap::from([("out.attn_weight".to_string(), to_vec(weights))]),
+        }
+    });
+    true
+}
+
+fn spectral_1d(case: &Case) -> bool {
+    let module = spectral_config(case).init_1d(&mut builder()).unwrap();
+    case.run(module, &["out.freq"], |module, x: Tensor<3>| module.forward(x, Mode::Evaluate).unwrap().into());
+    true
+}
+
+fn spectral_2d(case: &Case) -> bool {
+    let module = spectral_config(case).init_2d(&mut builder()).unwrap();
+    match case.array("in.x").shape.len() {
+        4 => case.run(module, &["out.freq"], |module, x: Tensor<4>| {
+            module.forward(x, Mode::Evaluate).unwrap().into()
+        }),
+        // Flat points of a square: the same values.
+        _ => case.run(module, &["out.freq"], |module, x: Tensor<3>| {
+            let [batch, points, inputs] = x.dims();
+            let n = points.isqrt();
+            let y = module.forward(x.reshape([batch, n, n, inputs]), Mode::Evaluate).unwrap();
+            let outputs = y.dims()[3];
+            y.reshape([batch, points, outputs]).into()
+        }),
+    }
+    true
+}
+
+fn down_scaler(case: &Case) -> bool {
+    let hyper = case.hyper(&["in_dim", "out_dim", "interp_size", "activation_type", "downsample_mode"]);
+    hyper.only("downsample_mode", &[json!("interp")]);
+    let config = DownsamplerConfig {
+        inputs: hyper.size("in_dim"),
+        outputs: hyper.size("out_dim"),
+        activation: hyper.activation("activation_type", Activation::Silu),
+        dropout: 0.0,
+    };
+    let through = through(&hyper, "interp_size", case.shape::<4>("in.x")[1]);
+    let module = config.init(&mut builder()).unwrap();
+    case.run(module, &[], |module, x| module.forward(x, through, Mode::Evaluate).unwrap().into());
+    true
+}
+
+fn up_scaler(case: &Case) -> bool {
+    let hyper = case.hyper(&["in_dim", "out_dim", "interp_size", "activation_type", "upsample_mode"]);
+    hyper.only("upsample_mode", &[json!("interp")]);
+    assert_eq!(hyper.size("in_dim"), hyper.size("out_dim"), "{}: channels", case.file);
+    let config = UpsamplerConfig {
+        channels: hyper.size("in_dim"),
+        activation: hyper.activation("activation_type", Activation::Silu),
+        dropout: 0.0,
+    };
+    let through = through(&hyper, "interp_size", case.shape::<4>("in.x")[1]);
+    let module = config.init(&mut builder()).unwrap();
+    case.run(module, &[], |module, x| module.forward(x, through, Mode::Evaluate).unwrap().into());
+    true
+}
+
+fn scaler_sizes(case: &Case) -> bool {
+    let rows = case.json["rows"].as_array().unwrap_or_else(|| panic!("{}: no rows", case.file));
+    for row in rows {
+        let size = |value: &Value| {
+            value.as_u64().unwrap_or_else(|| panic!("{}: {value} in {row}", case.file)) as usize
+        };
+        let pair = |key: &str| [size(&row[key][0]), size(&row[key][1])];
+        let (fine, coarse) = (size(&row["n_f"]), size(&row["n_c"]));
+        let sizes = ScalerSizes::between(fine, coarse).unwrap();
+        let want = row["down_factor"].as_f64().unwrap();
+        assert!((sizes.factor - want).abs() < 1e-12, "{}: {row}: factor {}", case.file, sizes.factor);
+        assert_eq!(pair("up_sizes"), [sizes.middle, fine], "{}: {row}", case.file);
+        assert_eq!(pair("down_sizes"), [sizes.middle, coarse], "{}: {row}", case.file);
+        assert_eq!(pair("down_sizes_with_factor"), sizes.by_factor(fine), "{}: {row}", case.file);
+    }
+    true
+}
+
+fn spectral_decoder(case: &Case) -> bool {
+    let hyper = case.hyper(&[
+        "in_dim",
+        "n_hidden",
+        "freq_dim",
+        "out_dim",
+        "modes",
+        "num_spectral_layers",
+        "dim_feedforward",
+        "spacial_fc",
+        "spacial_dim",
+        "activation",
+        "last_activation",
+    ]);
+    let (dim, channels) = (hyper.size("spacial_dim"), hyper.size("freq_dim"));
+    let config = SpectralDecoderConfig {
+        inputs: hyper.size("in_dim"),
+        coordinates: if hyper.flag("spacial_fc", false) { dim } else { 0 },
+        hidden: hyper.size("n_hidden"),
+        channels,
+        modes: hyper.size("modes"),
+        layers: hyper.size("num_spectral_layers"),
+        feed_forward: hyper
+            .get("dim_feedforward")
+            .map_or(2 * dim * channels, |_| hyper.size("dim_feedforward")),
+        outputs: hyper.size("out_dim"),
+        activation: hyper.activation("activation", Activation::Silu),
+        last_activation: hyper.flag("last_activation", true),
+        dropout: 0.0,
+    };
+    match dim {
+        1 => case.run(config.init_1d(&mut builder()).unwrap(), &[], |module, x| {
+            module.forward(x, grid(case), Mode::Evaluate).unwrap().into()
+        }),
+        2 => case.run(config.init_2d(&mut builder()).unwrap(), &[], |module, x| {
+            module.forward(x, grid(case), Mode::Evaluate).unwrap().into()
+        }),
+        _ => hyper.unknown("spacial_dim"),
+    }
+    true
+}
+
+fn pointwise_decoder(case: &Case) -> bool {
+    let hyper = case.hyper(&[
+        "in_dim",
+        "n_hidden",
+        "out_dim",
+        "num_layers",
+        "spacial_fc",
+        "spacial_dim",
+        "activation",
+    ]);
+    let dim = hyper.size("spacial_dim");
+    let config = PointwiseDecoderConfig {
+        inputs: hyper.size("in_dim"),
+        coordinates: if hyper.flag("spacial_fc", false) { dim } else { 0 },
+        hidden: hyper.size("n_hidden"),
+        layers: hyper.size("num_layers"),
+        outputs: hyper.size("out_dim"),
+        activation: hyper.activation("activation", Activation::Relu),
+        dropout: 0.0,
+    };
+    let module = config.init(&mut builder()).unwrap();
+    match dim {
+        1 => case.run(module, &[], |module, x: Tensor<3>| {
+            module.forward(x, grid(case), Mode::Evaluate).unwrap().into()
+        }),
+        2 => case.run(module, &[], |module, x: Tensor<4>| {
+            module.forward(x, grid(case), Mode::Evaluate).unwrap().into()
+        }),
+        _ => hyper.unknown("spacial_dim"),
+    }
+    true
+}
+
+fn unit_gaussian(case: &Case) -> bool {
+    let hyper = case.hyper(&["eps"]);
+    assert_eq!(hyper.number("eps"), Normalizer::EPS, "{}", case.file);
+    let device = device();
+    let normalizer = Normalizer::fit(&case.array("in.x").values, case.shape("in.x"), &device).unwrap();
+    let x: Tensor<4> = case.tensor("in.x", &device);
+    case.check("f64 sums", "out.mean", &to_vec(normalizer.mean.clone()));
+    case.check("f64 sums", "out.std", &to_vec(normalizer.deviation.clone()));
+    let y = normalizer.normalize(x.clone()).unwrap();
+    case.check("composed", "out.y", &to_vec(y.clone()));
+    case.check("there and back", "in.x", &to_vec(normalizer.denormalize(y).unwrap()));
+    true
+}
+
+/// Hyper-parameters of parts that our models do not have: they must be null or 0.
+const NONE: [&str; 6] =
+    ["edge_feats", "num_feat_layers", "feat_extract_type", "pred_len", "n_freq_targets", "seq_len"];
+
+/// The same: they must be null or false.
+const OFF: [&str; 4] = ["bulk_regression", "spacial_residual", "batch_norm", "symmetric_init"];
+
+/// Hyper-parameters of initialisation, training, data and of what is returned: they do not change y.
+const NO_MATTER: [&str; 15] = [
+    "xavier_init",
+    "diagonal_weight",
+    "return_attn_weight",
+    "return_latent",
+    "debug",
+    "dropout",
+    "encoder_dropout",
+    "ffn_dropout",
+    "decoder_dropout",
+    "downscaler_dropout",
+    "upscaler_dropout",
+    "subsample_nodes",
+    "subsample_attn",
+    "gamma",
+    "noise",
+];
+
+fn model_hyper<'a>(case: &'a Case, own: &[&str]) -> Hyper<'a> {
+    let hyper = case.hyper(&[&NONE[..], &OFF, &NO_MATTER, own].concat());
+    NONE.iter().for_each(|key| hyper.only(key, &[json!(0)]));
+    OFF.iter().for_each(|key| hyper.only(key, &[json!(false)]));
+    hyper
+}
+
+const ENCODER: [&str; 9] = [
+    "n_hidden",
+    "n_head",
+    "pos_dim",
+    "dim_feedforward",
+    "attention_type",
+    "layer_norm",
+    "attn_norm",
+    "residual_type",
+    "norm_eps",
+];
+
+fn model_encoder(hyper: &Hyper, eps: f64) -> EncoderLayerConfig {
+    let norm_after = hyper.flag("layer_norm", true);
+    let inside = hyper.flag("attn_norm", !norm_after) || !norm_after;
+    EncoderLayerConfig {
+        attention: AttentionConfig {
+            kind: attention_kind(hyper),
+            features: hyper.size("n_hidden"),
+            heads: hyper.size("n_head"),
+            coordinates: hyper.size("pos_dim"),
+            norm: if inside { HeadNorm::Layer } else { HeadNorm::None },
+            eps,
+            dropout: 0.0,
+            gain: 0.01,
+            diagonal: 0.01,
+        },
+        hidden: hyper.size("dim_feedforward"),
+        activation: Activation::Relu,
+        norm_after,
+        eps,
+        minus: minus(hyper),
+        residual_dropout: 0.0,
+        hidden_dropout: 0.0,
+    }
+}
+
+fn transformer_1d(case: &Case) -> bool {
+    let own = ["node_feats", "n_targets", "num_encoder_layers", "decoder_type", "freq_dim"];
+    let more = ["num_regressor_layers", "fourier_modes", "spacial_dim", "spacial_fc"];
+    let hyper = model_hyper(case, &[&own[..], &more, &ENCODER[..8]].concat());
+    hyper.only("decoder_type", &[json!("ifft")]);
+    hyper.only("spacial_fc", &[json!(false)]);
+    let (d, channels) = (hyper.size("n_hidden"), hyper.size("freq_dim"));
+    let config = Transformer1dConfig {
+        inputs: hyper.size("node_feats"),
+        // The 1D model of the reference has this ε whatever it is told.
+        encoder: model_encoder(&hyper, 1e-5),
+        layers: hyper.size("num_encoder_layers"),
+        decoder: SpectralDecoderConfig {
+            inputs: d,
+            coordinates: 0,
+            hidden: d,
+            channels,
+            modes: hyper.size("fourier_modes"),
+            layers: hyper.size("num_regressor_layers"),
+            feed_forward: channels,
+            outputs: hyper.size("n_targets"),
+            activation: Activation::Silu,
+            last_activation: true,
+            dropout: 0.0,
+        },
+        dropout: 0.0,
+    };
+    let device = device();
+    case.run(config.init(&mut builder()).unwrap(), &[], |model, x| {
+        let mut others = BTreeMap::new();
+        let coordinates = case.tensor("in.pos", &device);
+        let y = model.forward_at(x, coordinates, Mode::Evaluate, &mut collect(&mut others)).unwrap();
+        Outputs { y, others }
+    });
+    true
+}
+
+fn transformer_2d(case: &Case) -> bool {
+    let own = ["node_feats", "n_targets", "num_encoder_layers", "decoder_type", "freq_dim", "inverse"];
+    let decoder = ["num_regressor_layers", "fourier_modes", "spacial_dim", "spacial_fc", "last_activation"];
+    let more = ["upsample_mode", "downsample_mode", "boundary_condition", "regressor_activation"];
+    let scalers = ["downscaler_activation", "upscaler_activation", "downscaler_size", "upscaler_size"];
+    let hyper =
+        model_hyper(case, &[&own[..], &decoder, &more, &scalers, &["normalizer_eps"], &ENCODER].concat());
+    hyper.only("upsample_mode", &[json!("interp")]);
+    hyper.only("downsample_mode", &[json!("interp")]);
+    assert_eq!(hyper.number("normalizer_eps"), Normalizer::EPS, "{}", case.file);
+    let (d, outputs) = (hyper.size("n_hidden"), hyper.size("n_targets"));
+    let coordinates = if hyper.flag("spacial_fc", false) { hyper.size("spacial_dim") } else { 0 };
+    let layers = hyper.size("num_regressor_layers");
+    let decoder = match hyper.text("decoder_type") {
+        "ifft2" => {
+            let channels = hyper.size("freq_dim");
+            DecoderConfig::Spectral(SpectralDecoderConfig {
+                inputs: d,
+                coordinates,
+                hidden: channels,
+                channels,
+                modes: hyper.size("fourier_modes"),
+                layers,
+                feed_forward: 2 * hyper.size("spacial_dim") * channels,
+                outputs,
+                activation: hyper.activation("regressor_activation", Activation::Silu),
+                last_activation: hyper.flag("last_activation", true),
+                dropout: 0.0,
+            })
+        }
+        "pointwise" => DecoderConfig::Pointwise(PointwiseDecoderConfig {
+            inputs: d,
+            coordinates,
+            hidden: d,
+            layers,
+            outputs,
+            activation: hyper.activation("regressor_activation", Activation::Relu),
+            dropout: 0.0,
+        }),
+        _ => hyper.unknown("decoder_type"),
+    };
+    let fine = case.shape::<4>("in.x")[1];
+    let down = through(&hyper, "downscaler_size", fine);
+    let sizes = Through { down, up: through(&hyper, "upscaler_size", down[1][0]) };
+    let config = Transformer2dConfig {
+        downsampler: DownsamplerConfig {
+            inputs: hyper.size("node_feats"),
+            outputs: d,
+            activation: hyper.activation("downscaler_activation", Activation::Silu),
+            dropout: 0.0,
+        },
+        encoder: model_encoder(&hyper, hyper.number("norm_eps")),
+        layers: hyper.size("num_encoder_layers"),
+        upsampler: UpsamplerConfig {
+            channels: d,
+            activation: hyper.activation("upscaler_activation", Activation::Silu),
+            dropout: 0.0,
+        },
+        decoder,
+        resampling: Resampling {
+            fine,
+            coarse: down[1][0],
+            by_factor: hyper.need("downscaler_size")[0].is_f64(),
+            coarse_output: hyper.flag("inverse", false),
+        },
+        boundary: match hyper.text("boundary_condition") {
+            "dirichlet" => Boundary::Dirichlet,
+            "free" => Boundary::Free,
+            _ => hyper.unknown("boundary_condition"),
+        },
+        dropout: 0.0,
+    };
+    // The model's own rule finds the sizes of the case.
+    assert_eq!(config.resampling.through([fine; 2]).unwrap(), sizes, "{}", case.file);
+    let device = device();
+    let [mean, deviation] =
+        ["mean", "std"].map(|name| case.tensor(&format!("in.normalizer.{name}"), &device));
+    let model = config.init(&mut builder()).unwrap();
+    let model = model.with_normalizer(Normalizer::new(mean, deviation).unwrap());
+    case.run(model, &[], |model, x| {
+        let mut others = BTreeMap::new();
+        let grids = Grids {
+            through: sizes,
+            positions: case.tensor("in.pos", &device),
+            output: case.tensor("in.grid", &device),
+        };
+        let value = case.has("in.boundary_value").then(|| case.tensor("in.boundary_value", &device));
+        let y = model.forward_on(x, grids, value, Mode::Evaluate, &mut collect(&mut others)).unwrap();
+        Outputs { y, others }
+    });
+    true
+}
+
+/// Keeps the stages of a model under their golden names.
+fn collect(others: &mut BTreeMap<String, Vec<f32>>) -> impl FnMut(&str, Latent) {
+    |name, latent| {
+        let values = match latent {
+            Latent::Points(x) => to_vec(x.clone()),
+            Latent::Grid(x) => to_vec(x.clone()),
+        };
+        others.insert(format!("out.stage.{name}"), values);
+    }
+}
+
+fn builder() -> Builder {
+    Builder::new(0, &device())
+}
+
+fn grid<const D: usize>(case: &Case) -> Option<Tensor<D>> {
+    case.has("in.grid").then(|| case.tensor("in.grid", &device()))
+}
+
+fn attention_input(case: &Case, x: Tensor<3>, coordinates: usize) -> AttentionInput {
+    let coordinates = (coordinates > 0).then(|| case.tensor("in.pos", &device()));
+    AttentionInput { x, coordinates, weights: None }
+}
+
+fn attention_config(hyper: &Hyper, norm: HeadNorm, eps: f64) -> AttentionConfig {
+    AttentionConfig {
+        kind: attention_kind(hyper),
+        features: hyper.size("d_model"),
+        heads: hyper.size("n_head"),
+        coordinates: hyper.size("pos_dim"),
+        norm,
+        eps,
+        dropout: 0.0,
+        gain: 0.01,
+        diagonal: 0.01,
+    }
+}
+
+fn attention_kind(hyper: &Hyper) -> AttentionKind {
+    match hyper.text("attention_type") {
+        "galerkin" => AttentionKind::Galerkin,
+        "fourier" => AttentionKind::Fourier,
+        "linear" => AttentionKind::Linear,
+        "softmax" => AttentionKind::Softmax,
+        _ => hyper.unknown("attention_type"),
+    }
+}
+
+fn head_norm(hyper: &Hyper) -> HeadNorm {
+    match hyper.text("norm_type") {
+        "layer" => HeadNorm::Layer,
+        "instance" => HeadNorm::Instance,
+        _ => hyper.unknown("norm_type"),
+    }
+}
+
+fn minus(hyper: &Hyper) -> bool {
+    match hyper.get("residual_type").map(|_| hyper.text("residual_type")) {
+        None | Some("add" | "plus") => false,
+        Some("minus") => true,
+        Some(_) => hyper.unknown("residual_type"),
+    }
+}
+
+fn spectral_config(case: &Case) -> SpectralConvConfig {
+    let hyper = case.hyper(&["in_dim", "out_dim", "modes", "activation"]);
+    SpectralConvConfig {
+        inputs: hyper.size("in_dim"),
+        outputs: hyper.size("out_dim"),
+        modes: hyper.size("modes"),
+        activation: hyper.activation("activation", Activation::Silu),
+        dropout: 0.0,
+    }
+}
+
+/// The sizes after the two resizes of an n × n grid: factors or pairs of sizes.
+fn through(hyper: &Hyper, key: &str, n: usize) -> [[usize; 2]; 2] {
+    let after = |step: usize, n: usize| {
+        let entry = &hyper.need(key)[step];
+        if let Some(factor) = entry.as_f64() {
+            return [(n as f64 * factor).floor() as usize; 2];
+        }
+        match (entry[0].as_u64(), entry[1].as_u64()) {
+            (Some(m1), Some(m2)) => [m1 as usize, m2 as usize],
+            _ => hyper.unknown(key),
+        }
+    };
+    let first = after(0, n);
+    [first, after(1, first[0])]
+}
