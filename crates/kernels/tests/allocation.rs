@@ -182,14 +182,14 @@ fn only_gemm_allocates_and_no_more_for_more_points() {
     let (stacks, most) = watch(|| drop(std::hint::black_box(vec![0u8; 100])));
     assert!(stacks.len() == 1 && most == 100 && !of_gemm(&stacks[0]), "the watch sees what is there");
 
-    let (stacks, most) = watch_layer(layer(2, 512, 24));
+    let (stacks, most) = watch_layer(layer(2, 1024, 24));
     for stack in &stacks {
         assert!(of_gemm(stack), "an allocation outside of gemm:\n{stack}");
     }
-    let (_, most_of_many) = watch_layer(layer(2, 4096, 24));
+    let (_, most_of_many) = watch_layer(layer(2, 8192, 24));
     assert_eq!(
         most, most_of_many,
-        "bytes held at a time, for 512 and for 4096 points in tiles of the same size"
+        "bytes held at a time, for 1024 and for 8192 points in tiles of the same size"
     );
 }
 
