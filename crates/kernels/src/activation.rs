@@ -51,7 +51,7 @@ impl Activation {
     pub(crate) fn forward_biased(self, bias: &[f32], z: &mut [f32], out: &mut [f32]) {
         match self {
             Activation::None => map_biased(bias, z, out, |z| z),
-            Activation::Relu => map_biased(bias, z, out, |z| relu(z)),
+            Activation::Relu => map_biased(bias, z, out, relu),
             Activation::Silu => map_biased(bias, z, out, |z| z * sigmoid(z)),
             Activation::Gelu => map_biased(bias, z, out, |z| z * normal_cdf(z)),
         }
