@@ -2,7 +2,8 @@
 //!
 //! `vectorize!` compiles an expression for the widest instruction set of the machine (AVX-512, AVX2 + FMA, NEON or plain)
 //! and chooses at run time, so that a binary built for any x86-64 is fast on a new one. Loops inside are plain Rust over
-//! slices; sums use [`sum`] and [`dot`], whose sixteen accumulators give the compiler a fixed order it may vectorise.
+//! slices; sums use [`sum`] and [`dot`], whose sixteen accumulators give the compiler a fixed order it may vectorise. `rows!` is for the few
+//! loops over short rows that every point passes through: they name their registers.
 
 /// Evaluates an expression compiled for the best instruction set this machine has.
 ///
@@ -34,26 +35,20 @@ pub(crate) fn dispatch<R>(f: impl FnOnce() -> R) -> R {
 /// Accumulators of a sum: one AVX-512 register, two AVX2 registers, four of SSE or NEON.
 const LANES: usize = 16;
 
-/// Σ f(xᵢ) in a fixed order.
-#[inline(always)]
-pub fn sum_by(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
-    let mut acc = [0.0f32; LANES];
-    let (blocks, rest) = x.as_chunks::<LANES>();
-    for (a, v) in acc.iter_mut().zip(rest) {
-        *a = f(*v);
-    }
-    for block in blocks {
-        for (a, v) in acc.iter_mut().zip(block) {
-            *a += f(*v);
-        }
-    }
-    fold(acc)
-}
-
 /// Σ xᵢ in a fixed order.
 #[inline(always)]
 pub fn sum(x: &[f32]) -> f32 {
-    sum_by(x, |v| v)
+    let mut acc = [0.0f32; LANES];
+    let (blocks, rest) = x.as_chunks::<LANES>();
+    for (a, v) in acc.iter_mut().zip(rest) {
+        *a = *v;
+    }
+    for block in blocks {
+        for (a, v) in acc.iter_mut().zip(block) {
+            *a += v;
+        }
+    }
+    fold(acc)
 }
 
 /// Σ xᵢ yᵢ in a fixed order.
