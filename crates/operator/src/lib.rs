@@ -20,6 +20,8 @@
 //! | [`models`] | the paper's networks in 1D and 2D |
 //! | [`layers`] | what they are made of: encoder layer, spectral convolution, interpolation network, decoders, normaliser |
 //! | [`ops`] | what layers are made of: operations on tensors, fused on the CPU and composed elsewhere |
+//! | [`loss`] | relative L² loss with the H¹-seminorm regulariser, 1D and 2D |
+//! | [`metrics`] | relative L², H¹ and maximum errors per sample, and their mean, median and maximum |
 //! | [`init`] | initial weights as a function of seed and place |
 //! | [`mod@reference`] | names and layouts of the paper's PyTorch weights |
 //! | [`error`] | what can be wrong with shapes and settings |
@@ -32,6 +34,8 @@
 pub mod error;
 pub mod init;
 pub mod layers;
+pub mod loss;
+pub mod metrics;
 pub mod models;
 pub mod ops;
 pub mod reference;

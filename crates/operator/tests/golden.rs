@@ -1,7 +1,7 @@
 //! Golden cases: layers and models compute what the paper's PyTorch code computes, values and gradients, fused and composed.
 //!
 //! A case is a pair `name.safetensors` + `name.json`. Attention, encoder layers, spectral convolutions and scalers are the
-//! kernels' own cases; decoders, models and the normaliser lie in `tests/golden`. `GALERKIN_GOLDEN=DIR` runs every case of
+//! kernels' own cases; decoders, models, losses and the normaliser lie in `tests/golden`. `GALERKIN_GOLDEN=DIR` runs every case of
 //! another directory of the same layout. An unknown kind, hyper-parameter or value panics with the file's name.
 
 mod case;
@@ -10,6 +10,8 @@ use burn::tensor::Tensor;
 use case::{Case, Hyper, Outputs, device, folder, sidecars, to_vec};
 use galerkin::init::Builder;
 use galerkin::layers::*;
+use galerkin::loss::{Ends, Gradient2d, Loss, Loss1dConfig, Loss2dConfig};
+use galerkin::metrics::{Summary, relative_l2};
 use galerkin::models::*;
 use galerkin::ops::AttentionInput;
 use serde_json::{Value, json};
@@ -56,6 +58,11 @@ fn regressor() {
 #[test]
 fn normalizer() {
     walk("normalizer", &[("normalizer", unit_gaussian)]);
+}
+
+#[test]
+fn loss() {
+    walk("loss", &[("loss", relative_loss)]);
 }
 
 #[test]
@@ -309,6 +316,83 @@ fn unit_gaussian(case: &Case) -> bool {
     case.check("composed", "out.y", &to_vec(y.clone()));
     case.check("there and back", "in.x", &to_vec(normalizer.denormalize(y).unwrap()));
     true
+}
+
+fn relative_loss(case: &Case) -> bool {
+    let hyper = case.hyper(&[
+        "loss_class",
+        "dim",
+        "dilation",
+        "regularizer",
+        "h",
+        "beta",
+        "gamma",
+        "alpha",
+        "delta",
+        "metric_reduction",
+        "return_norm",
+        "eps",
+    ]);
+    hyper.only("dilation", &[json!(2)]);
+    hyper.only("beta", &[json!(1.0)]);
+    hyper.only("alpha", &[json!(0.0)]);
+    hyper.only("delta", &[json!(0.0)]);
+    hyper.only("metric_reduction", &[json!("L1")]);
+    hyper.only("return_norm", &[json!(true)]);
+    let (h, gamma, ends) = (hyper.number("h"), hyper.number("gamma"), Ends::Interior);
+    let regularized = hyper.need("regularizer") == &json!(true);
+    hyper.only("regularizer", &[json!(true), json!(false)]);
+    let device = device();
+    match hyper.text("loss_class") {
+        "WeightedL2Loss" => {
+            hyper.only("dim", &[json!(1)]);
+            hyper.only("eps", &[]);
+            let config = Loss1dConfig { spacing: h, gamma, ends };
+            check_loss(case, |p| {
+                let derivative = regularized.then(|| case.tensor("in.targets_prime", &device));
+                config.forward(p, case.tensor("in.targets", &device), derivative).unwrap()
+            });
+        }
+        "WeightedL2Loss2d" => {
+            hyper.only("dim", &[json!(2)]);
+            let config = Loss2dConfig { spacing: [h; 2], gamma, eps: hyper.number("eps"), ends };
+            check_loss(case, |p| {
+                let gradient = regularized.then(|| Gradient2d {
+                    gradient: case.tensor("in.targets_prime", &device),
+                    coefficient: Some(case.tensor("in.K", &device)),
+                });
+                config.forward(p, case.tensor("in.targets", &device), gradient).unwrap()
+            });
+        }
+        _ => hyper.unknown("loss_class"),
+    }
+    true
+}
+
+/// Compares the parts of a loss, the gradients of the total and of the data term, and the metric.
+fn check_loss<const D: usize>(case: &Case, forward: impl Fn(Tensor<D>) -> Loss) {
+    let gradient = |part: fn(Loss) -> Tensor<1>| {
+        let p = case.tensor::<D>("in.preds", &device()).require_grad();
+        let gradients = part(forward(p.clone())).backward();
+        to_vec(p.grad(&gradients).expect("the prediction is tracked"))
+    };
+    let loss = forward(case.tensor("in.preds", &device()));
+    let (preds, targets) = (&case.array("in.preds").values, &case.array("in.targets").values);
+    let errors = relative_l2(preds, targets, case.shape::<D>("in.preds")[0]).unwrap();
+    let found = BTreeMap::from([
+        ("out.total", to_vec(loss.total)),
+        ("out.loss", to_vec(loss.data)),
+        ("out.reg", to_vec(loss.regularizer)),
+        ("out.metric", vec![Summary::of(&errors).unwrap().mean as f32]),
+        ("g.in.preds", gradient(|loss| loss.total)),
+        ("g.loss.in.preds", gradient(|loss| loss.data)),
+    ]);
+    for name in case.results() {
+        assert!(found.contains_key(name), "{}: {name} was not computed", case.file);
+    }
+    for (name, values) in found {
+        case.check("composed", name, &values);
+    }
 }
 
 /// Hyper-parameters of parts that our models do not have: they must be null or 0.

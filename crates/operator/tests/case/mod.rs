@@ -61,6 +61,14 @@ impl Case {
         self.arrays.get(name).unwrap_or_else(|| panic!("{}: no tensor {name}", self.file))
     }
 
+    /// Names of the outputs and gradients.
+    pub fn results(&self) -> impl Iterator<Item = &str> {
+        self.arrays
+            .keys()
+            .map(String::as_str)
+            .filter(|name| name.starts_with("out.") || name.starts_with("g."))
+    }
+
     pub fn shape<const N: usize>(&self, name: &str) -> [usize; N] {
         let shape = &self.array(name).shape;
         shape.as_slice().try_into().unwrap_or_else(|_| panic!("{}: {name} has shape {shape:?}", self.file))
@@ -114,8 +122,8 @@ impl Case {
                 found
             };
             let found = if route == "fused" { run() } else { ops::composed_only(run) };
-            for name in self.arrays.keys().filter(|n| n.starts_with("out.") || n.starts_with("g.")) {
-                let known = found.contains_key(name) || elsewhere.contains(&name.as_str());
+            for name in self.results() {
+                let known = found.contains_key(name) || elsewhere.contains(&name);
                 assert!(known, "{}: {name} was not computed ({route})", self.file);
             }
             for (name, values) in found {

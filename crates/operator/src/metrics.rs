@@ -1,0 +1,172 @@
+//! How good a prediction is: errors per sample in f64, and their mean, median and maximum.
+//!
+//! Values are f32 slices of shape (samples, points…), row-major, as read back from a tensor. Sums are in f64 and in the order of
+//! the values, so that the same values give the same bits. A target that is 0 everywhere has no relative error: the result is
+//! infinite or NaN. A value that is NaN makes every error it is part of NaN, and every summary of that.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::loss::{Ends, check_grid, check_spacing};
+
+/// Errors of many samples in three numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The arithmetic mean; of relative L² errors, the number the paper reports.
+    pub mean: f64,
+    /// The middle one, or the mean of the middle two.
+    pub median: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Summary {
+    /// Of at least one error.
+    pub fn of(errors: &[f64]) -> Result<Self> {
+        Error::check_filled("errors", &[errors.len()])?;
+        if errors.iter().any(|e| e.is_nan()) {
+            return Ok(Summary { mean: f64::NAN, median: f64::NAN, max: f64::NAN });
+        }
+        let mut sorted = errors.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let n = sorted.len();
+        Ok(Summary {
+            mean: errors.iter().sum::<f64>() / n as f64,
+            median: 0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]),
+            max: sorted[n - 1],
+        })
+    }
+}
+
+/// ‖p − u‖ / ‖u‖ of every sample, in the Euclidean norm of its values.
+pub fn relative_l2(prediction: &[f32], target: &[f32], samples: usize) -> Result<Vec<f64>> {
+    per_sample(prediction, target, samples, |p, u| {
+        let (mut error, mut whole) = (0.0, 0.0);
+        for (p, u) in p.iter().zip(u) {
+            let (p, u) = (*p as f64, *u as f64);
+            error += (p - u) * (p - u);
+            whole += u * u;
+        }
+        (error / whole).sqrt()
+    })
+}
+
+/// max |p − u| of every sample.
+pub fn l_infinity(prediction: &[f32], target: &[f32], samples: usize) -> Result<Vec<f64>> {
+    per_sample(prediction, target, samples, |p, u| {
+        let errors = p.iter().zip(u).map(|(p, u)| (*p as f64 - *u as f64).abs());
+        // f64::max would drop a NaN.
+        errors.fold(0.0, |most, e| if e > most || e.is_nan() { e } else { most })
+    })
+}
+
+/// |p − u| / |u| of every sample in the H¹-seminorm, √ Σ (D v)² over axes and points, with central differences D of both.
+///
+/// `grid` and `spacing` are the points and their distance along each axis of a sample. Unlike the regulariser of
+/// [`loss`](crate::loss), this compares differences with differences on one grid, at the same points above and below.
+pub fn relative_h1(
+    prediction: &[f32],
+    target: &[f32],
+    samples: usize,
+    grid: &[usize],
+    spacing: &[f64],
+    ends: Ends,
+) -> Result<Vec<f64>> {
+    check_grid(grid)?;
+    check_spacing(spacing)?;
+    Error::check_shape("spacing, one per axis", &[spacing.len()], &[grid.len()])?;
+    let points: usize = grid.iter().product();
+    Error::check_shape("prediction", &[prediction.len()], &[samples * points])?;
+    // Points and their distance in the slice, axis by axis.
+    let strides = (0..grid.len()).map(|axis| grid[axis + 1..].iter().product::<usize>());
+    let axes: Vec<(usize, usize)> = grid.iter().copied().zip(strides).collect();
+    per_sample(prediction, target, samples, |p, u| {
+        let (mut error, mut whole) = (0.0, 0.0);
+        for at in 0..points {
+            let inside = axes.iter().all(|(n, s)| (1..n - 1).contains(&(at / s % n)));
+            if ends == Ends::Interior && !inside {
+                continue;
+            }
+            for ((n, s), h) in axes.iter().zip(spacing) {
+                let i = at / s % n;
+                let line = at - i * s;
+                let (next, previous) = (line + (i + 1) % n * s, line + (i + n - 1) % n * s);
+                let slope = |v: &[f32]| (v[next] as f64 - v[previous] as f64) / (2.0 * h);
+                let (of_p, of_u) = (slope(p), slope(u));
+                error += (of_p - of_u) * (of_p - of_u);
+                whole += of_u * of_u;
+            }
+        }
+        (error / whole).sqrt()
+    })
+}
+
+fn per_sample(
+    prediction: &[f32],
+    target: &[f32],
+    samples: usize,
+    error: impl Fn(&[f32], &[f32]) -> f64,
+) -> Result<Vec<f64>> {
+    Error::check_shape("target", &[target.len()], &[prediction.len()])?;
+    Error::check_filled("prediction", &[samples, prediction.len()])?;
+    if !prediction.len().is_multiple_of(samples) {
+        return Err(Error::Shape {
+            what: "prediction".into(),
+            expected: format!("a multiple of {samples} samples"),
+            found: vec![prediction.len()],
+        });
+    }
+    let points = prediction.len() / samples;
+    Ok(prediction.chunks_exact(points).zip(target.chunks_exact(points)).map(|(p, u)| error(p, u)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_errors() {
+        let u = [3.0, 4.0, 0.0, -2.0];
+        let p = [3.0, 3.0, 1.5, -2.0];
+        assert_eq!(relative_l2(&p, &u, 2).unwrap(), [0.2, 0.75]);
+        assert_eq!(l_infinity(&p, &u, 2).unwrap(), [1.0, 1.5]);
+        assert!(l_infinity(&[f32::NAN, 1.0], &[0.0, 0.0], 1).unwrap()[0].is_nan());
+        assert!(relative_l2(&p, &u[..3], 1).is_err());
+        assert!(relative_l2(&p, &u, 3).is_err());
+        assert!(relative_l2(&p, &u, 0).is_err());
+    }
+
+    #[test]
+    fn known_summaries() {
+        let three = Summary::of(&[4.0, 1.0, 1.0]).unwrap();
+        assert_eq!(three, Summary { mean: 2.0, median: 1.0, max: 4.0 });
+        let four = Summary::of(&[4.0, 1.0, 3.0, 0.0]).unwrap();
+        assert_eq!(four, Summary { mean: 2.0, median: 2.0, max: 4.0 });
+        assert!(Summary::of(&[1.0, f64::NAN]).unwrap().max.is_nan());
+        assert!(Summary::of(&[]).is_err());
+    }
+
+    #[test]
+    fn seminorm_in_one_dimension() {
+        // Slopes inside: of u 1 and 2, of p 1 and 4; round the ends of u −2 and −1, of p −4 and −1.
+        let (u, p) = ([0.0, 1.0, 2.0, 5.0], [0.0, 1.0, 2.0, 9.0]);
+        let h1 = |ends| relative_h1(&p, &u, 1, &[4], &[1.0], ends).unwrap()[0];
+        assert_eq!(h1(Ends::Interior), (4.0f64 / 5.0).sqrt());
+        assert_eq!(h1(Ends::Periodic), (8.0f64 / 10.0).sqrt());
+    }
+
+    #[test]
+    fn seminorm_in_two_dimensions() {
+        // u = x + 2y and p = 3x + 2y on 3 x 4 points with different spacings: |2|/|(1, 2)| at every inner point.
+        let (h1, h2) = (0.5, 0.25);
+        let on_grid = |a: f64, b: f64| {
+            (0..12).map(|at| (a * (at / 4) as f64 * h1 + b * (at % 4) as f64 * h2) as f32).collect::<Vec<_>>()
+        };
+        let (u, p) = (on_grid(1.0, 2.0), on_grid(3.0, 2.0));
+        let found = relative_h1(&p, &u, 1, &[3, 4], &[h1, h2], Ends::Interior).unwrap();
+        assert_eq!(found, [(4.0f64 / 5.0).sqrt()]);
+        assert!(relative_h1(&p, &u, 1, &[2, 6], &[h1, h2], Ends::Interior).is_err());
+        assert!(relative_h1(&p, &u, 1, &[3, 4], &[h1], Ends::Interior).is_err());
+        assert!(relative_h1(&p, &u, 2, &[3, 4], &[h1, h2], Ends::Interior).is_err());
+    }
+}
