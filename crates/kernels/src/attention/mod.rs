@@ -372,7 +372,7 @@ impl Attention {
         if out.is_empty() {
             return;
         }
-        let (statistics, saved) = self.split_saved_mut(saved);
+        let (statistics, saved) = saved.split_at_mut(self.statistics_len());
         if !statistics.is_empty() {
             let heads = Heads { dims: *self, params, input, statistics: &[], transposed: &[] };
             scheme::point_statistics(&heads, statistics, workspace);
@@ -457,10 +457,6 @@ impl Attention {
 
     fn statistics_len(&self) -> usize {
         if self.norm == Norm::Instance { self.batch * 4 * self.d } else { 0 }
-    }
-
-    fn split_saved_mut<'a>(&self, saved: &'a mut [f32]) -> (&'a mut [f32], &'a mut [f32]) {
-        saved.split_at_mut(self.statistics_len())
     }
 
     fn check_shape(&self) {

@@ -1,6 +1,6 @@
 //! Spectral convolution by direct sums.
 
-use crate::activation::Activation;
+use super::activate;
 use crate::spectral::{Params, SpectralConv1d, SpectralConv2d};
 
 /// Spectral convolution in 1D of x (B, n, i): the output (B, n, o) and the mixed spectrum (B, o, n/2 + 1, 2).
@@ -132,13 +132,4 @@ fn pointwise(enabled: bool, params: &Params<f64>, x: &[f64], o: usize, outputs: 
         return 0.0;
     }
     params.b[o] + x.iter().enumerate().map(|(i, x)| x * params.w[i * outputs + o]).sum::<f64>()
-}
-
-fn activate(activation: Activation, z: f64) -> f64 {
-    match activation {
-        Activation::None => z,
-        Activation::Relu => z.max(0.0),
-        Activation::Silu => z / (1.0 + (-z).exp()),
-        Activation::Gelu => z * 0.5 * libm::erfc(-z * std::f64::consts::FRAC_1_SQRT_2),
-    }
 }
