@@ -1,0 +1,1 @@
+//! Problems and files: a dataset is two arrays, a grid and a seed.
