@@ -1,1 +1,5 @@
 //! Problems and files: a dataset is two arrays, a grid and a seed.
+
+pub mod array;
+
+pub use array::Array;
