@@ -39,9 +39,9 @@ impl Builder {
         self.parameter(shape, values)
     }
 
-    /// Uniform in (−bound, bound).
-    pub fn uniform<const D: usize>(&mut self, shape: [usize; D], bound: f64) -> Param<Tensor<D>> {
-        let values = self.draw_uniform(shape.iter().product(), bound);
+    /// Uniform in (low, high).
+    pub fn uniform<const D: usize>(&mut self, shape: [usize; D], low: f64, high: f64) -> Param<Tensor<D>> {
+        let values = self.draw_uniform(shape.iter().product(), low, high);
         self.parameter(shape, values)
     }
 
@@ -56,13 +56,14 @@ impl Builder {
 
     /// A projection of attention, (d, d): Xavier-uniform with gain η, plus δ·I.
     pub fn projection(&mut self, d: usize, gain: f64, diagonal: f64) -> Param<Tensor<2>> {
-        let mut values = self.draw_uniform(d * d, gain * (3.0 / d as f64).sqrt());
+        let bound = gain * (3.0 / d as f64).sqrt();
+        let mut values = self.draw_uniform(d * d, -bound, bound);
         values.iter_mut().step_by(d + 1).for_each(|v| *v += diagonal as f32);
         self.parameter([d, d], values)
     }
 
-    fn draw_uniform(&mut self, len: usize, bound: f64) -> Vec<f32> {
-        self.draw(len, |u| u.map(|u| (bound * (2.0 * u - 1.0)) as f32))
+    fn draw_uniform(&mut self, len: usize, low: f64, high: f64) -> Vec<f32> {
+        self.draw(len, |u| u.map(|u| (low + (high - low) * u) as f32))
     }
 
     /// The values of the next parameter from pairs of uniform numbers in (0, 1), two neighbours from each.
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn draws_have_the_variance_they_are_asked_for() {
         let mut builder = Builder::new(7, &Device::flex());
-        check_moments(&values(builder.uniform([100, 1000], 0.3)), 0.03, 1.8);
+        check_moments(&values(builder.uniform([100, 1000], -0.3, 0.3)), 0.03, 1.8);
         check_moments(&values(builder.normal([100, 1000], 0.5)), 0.25, 3.0);
         let projection = values(builder.projection(200, 0.01, 0.0));
         check_moments(&projection, 1e-4 / 200.0, 1.8);
@@ -124,7 +125,7 @@ mod tests {
     fn parameters_differ_and_repeat_with_the_seed() {
         let draw = |seed: u64| {
             let mut builder = Builder::new(seed, &Device::flex());
-            [values(builder.uniform([33], 1.0)), values(builder.uniform([33], 1.0))]
+            [values(builder.uniform([33], -1.0, 1.0)), values(builder.uniform([33], -1.0, 1.0))]
         };
         let [first, second] = draw(1);
         assert_ne!(first, second);

@@ -33,6 +33,7 @@
 
 pub mod error;
 pub mod init;
+pub mod inspect;
 pub mod layers;
 pub mod loss;
 pub mod metrics;

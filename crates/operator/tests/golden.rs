@@ -667,6 +667,7 @@ fn spectral_config(case: &Case) -> SpectralConvConfig {
         modes: hyper.size("modes"),
         activation: hyper.activation("activation", Activation::Silu),
         dropout: 0.0,
+        law: SpectralLaw::Normal,
     }
 }
 

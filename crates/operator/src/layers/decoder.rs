@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Activation, FeedForward, FeedForwardConfig, Linear, LinearConfig, Mode, SpectralConv1d, SpectralConv2d,
-    SpectralConvConfig, check_rates, check_sizes,
+    SpectralConvConfig, SpectralLaw, check_rates, check_sizes,
 };
 use crate::error::{Error, Result};
 use crate::init::Builder;
@@ -110,7 +110,7 @@ impl SpectralDecoderConfig {
         Ok(SpectralDecoder2d { lift, convolutions: convolutions?, feed_forward: self.end().init(builder)? })
     }
 
-    fn convolutions(&self) -> Result<impl Iterator<Item = SpectralConvConfig> + use<>> {
+    pub(crate) fn convolutions(&self) -> Result<impl Iterator<Item = SpectralConvConfig> + use<>> {
         check_sizes("spectral decoder", &[("layers", self.layers)])?;
         let config = *self;
         Ok((0..config.layers).map(move |i| SpectralConvConfig {
@@ -122,6 +122,7 @@ impl SpectralDecoderConfig {
                 false => Activation::None,
             },
             dropout: config.dropout,
+            law: SpectralLaw::Normal,
         }))
     }
 

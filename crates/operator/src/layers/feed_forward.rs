@@ -70,7 +70,7 @@ impl FeedForward {
     }
 
     /// The two layers under names of their own.
-    pub(super) fn entries_as(&self, first: &str, second: &str) -> Vec<Entry> {
+    pub(crate) fn entries_as(&self, first: &str, second: &str) -> Vec<Entry> {
         [self.first.entries(first), self.second.entries(second)].concat()
     }
 }

@@ -34,8 +34,8 @@ impl LinearConfig {
         check_sizes("linear layer", &[("inputs", self.inputs), ("outputs", self.outputs)])?;
         let bound = 1.0 / (self.inputs as f64).sqrt();
         Ok(Linear {
-            weight: builder.uniform([self.inputs, self.outputs], bound),
-            bias: builder.uniform([self.outputs], bound),
+            weight: builder.uniform([self.inputs, self.outputs], -bound, bound),
+            bias: builder.uniform([self.outputs], -bound, bound),
         })
     }
 }

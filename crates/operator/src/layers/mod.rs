@@ -23,7 +23,7 @@ pub use linear::{Linear, LinearConfig};
 pub use normalizer::Normalizer;
 pub use position::{line, square};
 pub use resample::{Convolution, Downsampler, DownsamplerConfig, ScalerSizes, Upsampler, UpsamplerConfig};
-pub use spectral_conv::{SpectralConv1d, SpectralConv2d, SpectralConvConfig};
+pub use spectral_conv::{SpectralConv1d, SpectralConv2d, SpectralConvConfig, SpectralLaw};
 
 use galerkin_kernels::activation as kernel;
 use galerkin_kernels::dropout::{Dropout, Key, Site};
@@ -101,7 +101,7 @@ pub(crate) fn check_rates(what: &str, rates: &[f64]) -> Result<()> {
 }
 
 /// `Ok` if no size is zero.
-fn check_sizes(what: &str, sizes: &[(&str, usize)]) -> Result<()> {
+pub(crate) fn check_sizes(what: &str, sizes: &[(&str, usize)]) -> Result<()> {
     match sizes.iter().find(|(_, size)| *size == 0) {
         None => Ok(()),
         Some((name, _)) => Err(Error::setting(format!("{what}: {name} = 0"), "it must be at least 1")),

@@ -172,7 +172,8 @@ impl Upsampler {
 
 impl Convolution {
     fn init([inputs, outputs]: [usize; 2], builder: &mut Builder) -> Self {
-        let weight = builder.uniform([3, 3, inputs, outputs], 1.0 / (9.0 * inputs as f64).sqrt());
+        let bound = 1.0 / (9.0 * inputs as f64).sqrt();
+        let weight = builder.uniform([3, 3, inputs, outputs], -bound, bound);
         Convolution { weight, layer: builder.layer() }
     }
 

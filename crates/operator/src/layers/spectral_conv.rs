@@ -24,6 +24,18 @@ pub struct SpectralConvConfig {
     pub activation: Activation,
     /// Dropout rate on the input of the Fourier path, in training.
     pub dropout: f64,
+    /// The law of the initial spectral weights.
+    pub law: SpectralLaw,
+}
+
+/// Initial spectral weights of i inputs, o outputs and m modes, real and imaginary parts alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpectralLaw {
+    /// Normal with deviation 1/(i·o·√((i + o)·m)) in 1D and 1/(i·o·m) in 2D: the transformers' decoders.
+    Normal,
+    /// Uniform in (0, 1/(i·o)): the Fourier neural operators of Li et al.
+    Uniform,
 }
 
 /// See [`SpectralConvConfig`].
@@ -51,27 +63,39 @@ pub struct SpectralConv2d {
 }
 
 impl SpectralConvConfig {
-    /// Spectral weights normal with deviation 1/(i·o·√((i + o)·m)); W and b as [`LinearConfig::init`].
+    /// Spectral weights by their law; W and b as [`LinearConfig::init`].
     pub fn init_1d(&self, builder: &mut Builder) -> Result<SpectralConv1d> {
         let (i, o, m) = self.check()?;
         let deviation = 1.0 / ((i * o) as f64 * (((i + o) * m) as f64).sqrt());
         Ok(SpectralConv1d {
-            weights: builder.normal([m, 2, i, o], deviation),
+            weights: self.draw([m, 2, i, o], deviation, builder),
             pointwise: LinearConfig { inputs: i, outputs: o }.init(builder)?,
             config: *self,
             layer: builder.layer(),
         })
     }
 
-    /// Spectral weights normal with deviation 1/(i·o·m); W and b as [`LinearConfig::init`].
+    /// Spectral weights by their law; W and b as [`LinearConfig::init`].
     pub fn init_2d(&self, builder: &mut Builder) -> Result<SpectralConv2d> {
         let (i, o, m) = self.check()?;
         Ok(SpectralConv2d {
-            weights: builder.normal([m, 2, m, 2, i, o], 1.0 / (i * o * m) as f64),
+            weights: self.draw([m, 2, m, 2, i, o], 1.0 / (i * o * m) as f64, builder),
             pointwise: LinearConfig { inputs: i, outputs: o }.init(builder)?,
             config: *self,
             layer: builder.layer(),
         })
+    }
+
+    fn draw<const R: usize>(
+        &self,
+        shape: [usize; R],
+        deviation: f64,
+        builder: &mut Builder,
+    ) -> Param<Tensor<R>> {
+        match self.law {
+            SpectralLaw::Normal => builder.normal(shape, deviation),
+            SpectralLaw::Uniform => builder.uniform(shape, 0.0, 1.0 / (self.inputs * self.outputs) as f64),
+        }
     }
 
     fn check(&self) -> Result<(usize, usize, usize)> {

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{Latent, Observer, paper_encoder};
+use super::{Latent, Observer, encode_points, layer_of, paper_encoder};
 use crate::error::{Error, Result};
 use crate::init::Builder;
 use crate::layers::{
@@ -94,12 +94,17 @@ impl Transformer1d {
     /// - x: (B, n, inputs)
     /// - y: (B, n, outputs)
     pub fn forward(&self, x: Tensor<3>, mode: Mode) -> Result<Tensor<3>> {
-        Error::check_filled("input", &x.dims())?;
-        let ([batch, n, _], device) = (x.dims(), x.device());
-        self.forward_at(x, line(batch, n, &device), mode, &mut |_, _| {})
+        self.forward_observed(x, mode, &mut |_, _| {})
     }
 
-    /// As [`forward`](Self::forward), with the coordinates (B, n, 1) of the points, and showing every stage.
+    /// As [`forward`](Self::forward), showing every stage.
+    pub fn forward_observed(&self, x: Tensor<3>, mode: Mode, observe: Observer) -> Result<Tensor<3>> {
+        Error::check_filled("input", &x.dims())?;
+        let ([batch, n, _], device) = (x.dims(), x.device());
+        self.forward_at(x, line(batch, n, &device), mode, observe)
+    }
+
+    /// As [`forward_observed`](Self::forward_observed), with the coordinates (B, n, 1) of the points.
     pub fn forward_at(
         &self,
         x: Tensor<3>,
@@ -107,17 +112,36 @@ impl Transformer1d {
         mode: Mode,
         observe: Observer,
     ) -> Result<Tensor<3>> {
-        let mut x = self.lift.forward(x, Activation::None)?;
-        observe("feat_extract", Latent::Points(&x));
-        for (i, layer) in self.encoder.iter().enumerate() {
-            let input = AttentionInput { x, coordinates: Some(coordinates.clone()), weights: None };
-            x = layer.forward(input, mode)?;
-            observe(&format!("encoder_layers.{i}"), Latent::Points(&x));
-        }
+        let x = self.encode(x, coordinates.clone(), &self.encoder, mode, observe)?.x;
         let x = ops::dropout(x, mode.dropout(self.dropout, self.layer));
         self.decoder.forward_observed(x, Some(coordinates), mode, |i, x| {
             observe(&format!("regressor.spectral_conv.{i}"), Latent::Points(x))
         })
+    }
+
+    /// The attention weights of one encoder layer, see [`Attention::weights`](crate::layers::Attention::weights).
+    pub fn attention_weights(&self, x: Tensor<3>, layer: usize) -> Result<Tensor<4>> {
+        Error::check_filled("input", &x.dims())?;
+        let looked_at = layer_of(&self.encoder, layer)?;
+        let [batch, n, _] = x.dims();
+        let coordinates = line(batch, n, &x.device());
+        let before = &self.encoder[..layer];
+        let input = self.encode(x, coordinates, before, Mode::Evaluate, &mut |_, _| {})?;
+        looked_at.attention.weights(input, Mode::Evaluate)
+    }
+
+    /// Linear layer and the given encoder layers: what the next layer takes.
+    fn encode(
+        &self,
+        x: Tensor<3>,
+        coordinates: Tensor<3>,
+        layers: &[EncoderLayer],
+        mode: Mode,
+        observe: Observer,
+    ) -> Result<AttentionInput> {
+        let x = self.lift.forward(x, Activation::None)?;
+        observe("feat_extract", Latent::Points(&x));
+        encode_points(x, coordinates, layers, mode, observe)
     }
 }
 

@@ -1,10 +1,10 @@
 //! The transformer for functions on a square: attention on a coarse grid between two interpolation networks.
 
 use burn::module::Module;
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::{Latent, Observer, paper_encoder};
+use super::{Boundary, Latent, Observer, encode_points, finish, layer_of, paper_encoder};
 use crate::error::{Error, Result};
 use crate::init::Builder;
 use crate::layers::{
@@ -44,16 +44,6 @@ pub enum DecoderConfig {
     Spectral(SpectralDecoderConfig),
     /// Linear layers at every point.
     Pointwise(PointwiseDecoderConfig),
-}
-
-/// What happens on the outermost ring of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Boundary {
-    /// Nothing.
-    Free,
-    /// It is set to zero.
-    Dirichlet,
 }
 
 /// The grids of a model, given by the fine and the coarse one it was made for. An input of another size keeps their ratio.
@@ -185,14 +175,10 @@ impl Transformer2dConfig {
     /// Every part as its own config makes it; the layers are drawn independently.
     pub fn init(&self, builder: &mut Builder) -> Result<Transformer2d> {
         let d = self.encoder.attention.features;
-        let decoder_inputs = match &self.decoder {
-            DecoderConfig::Spectral(config) => config.inputs,
-            DecoderConfig::Pointwise(config) => config.inputs,
-        };
         for (part, width) in [
             ("downsampler to", self.downsampler.outputs),
             ("upsampler of", self.upsampler.channels),
-            ("decoder for", decoder_inputs),
+            ("decoder for", self.decoder.inputs()),
         ] {
             if width != d {
                 let what = format!("2D transformer: {part} {width} features");
@@ -219,6 +205,24 @@ impl Transformer2dConfig {
             dropout: self.dropout,
             first_layer,
         })
+    }
+}
+
+impl DecoderConfig {
+    /// Features that go in.
+    pub fn inputs(&self) -> usize {
+        match self {
+            DecoderConfig::Spectral(config) => config.inputs,
+            DecoderConfig::Pointwise(config) => config.inputs,
+        }
+    }
+
+    /// Values per point that come out.
+    pub fn outputs(&self) -> usize {
+        match self {
+            DecoderConfig::Spectral(config) => config.outputs,
+            DecoderConfig::Pointwise(config) => config.outputs,
+        }
     }
 }
 
@@ -269,14 +273,18 @@ impl Transformer2d {
     /// - x: (B, n₁, n₂, inputs)
     /// - y: (B, n₁, n₂, outputs), or on the coarse grid
     pub fn forward(&self, x: Tensor<4>, mode: Mode) -> Result<Tensor<4>> {
+        self.forward_observed(x, mode, &mut |_, _| {})
+    }
+
+    /// As [`forward`](Self::forward), showing every stage.
+    pub fn forward_observed(&self, x: Tensor<4>, mode: Mode, observe: Observer) -> Result<Tensor<4>> {
         Error::check_filled("input", &x.dims())?;
         let [batch, n1, n2, _] = x.dims();
         let grids = Grids::new(batch, self.resampling.through([n1, n2])?, &x.device());
-        self.forward_on(x, grids, None, mode, &mut |_, _| {})
+        self.forward_on(x, grids, None, mode, observe)
     }
 
-    /// As [`forward`](Self::forward), on given grids, with values added after the boundary was set to zero, and showing
-    /// every stage.
+    /// As [`forward_observed`](Self::forward_observed), on given grids, with values added after the boundary was set to zero.
     pub fn forward_on(
         &self,
         x: Tensor<4>,
@@ -286,17 +294,9 @@ impl Transformer2d {
         observe: Observer,
     ) -> Result<Tensor<4>> {
         let Grids { through, positions, output } = grids;
-        let x = self.downsampler.forward(x, through.down, mode)?;
-        observe("downscaler", Latent::Grid(&x));
-        let [batch, n1, n2, d] = x.dims();
-        let mut x =
-            ops::dropout(x, mode.dropout(self.dropout, self.first_layer)).reshape([batch, n1 * n2, d]);
-        for (i, layer) in self.encoder.iter().enumerate() {
-            let input = AttentionInput { x, coordinates: Some(positions.clone()), weights: None };
-            x = layer.forward(input, mode)?;
-            observe(&format!("encoder_layers.{i}"), Latent::Points(&x));
-        }
-        let x = self.upsampler.forward(x.reshape([batch, n1, n2, d]), through.up, mode)?;
+        let encoded = self.encode(x, through, positions, &self.encoder, mode, observe)?.x;
+        let ([batch, _, d], [n1, n2]) = (encoded.dims(), through.down[1]);
+        let x = self.upsampler.forward(encoded.reshape([batch, n1, n2, d]), through.up, mode)?;
         observe("upscaler", Latent::Grid(&x));
         let x = ops::dropout(x, mode.dropout(self.dropout, self.first_layer + 1));
         let y = match &self.decoder {
@@ -304,28 +304,40 @@ impl Transformer2d {
             Decoder::Pointwise(decoder) => decoder.forward(x, Some(output), mode)?,
         };
         observe("regressor", Latent::Grid(&y));
-        let y = match &self.normalizer {
-            Some(normalizer) => normalizer.denormalize(y)?,
-            None => y,
-        };
-        let y = match self.boundary {
-            Boundary::Free => y,
-            Boundary::Dirichlet => without_ring(y),
-        };
+        let y = finish(y, self.normalizer.as_ref(), self.boundary)?;
         let Some(value) = boundary_value else { return Ok(y) };
         Error::check_shape("boundary value", &value.dims(), &y.dims())?;
         Ok(y + value)
     }
-}
 
-/// The outermost ring set to zero.
-fn without_ring(y: Tensor<4>) -> Tensor<4> {
-    let [_, n1, n2, _] = y.dims();
-    let inside = |i: usize, n: usize| i > 0 && i + 1 < n;
-    let factor = |at: usize| if inside(at / n2, n1) && inside(at % n2, n2) { 1.0 } else { 0.0 };
-    let mask = TensorData::new((0..n1 * n2).map(factor).collect::<Vec<f32>>(), [1, n1, n2, 1]);
-    let mask = Tensor::<4>::from_data(mask, &y.device());
-    y * mask
+    /// The attention weights of one encoder layer, see [`Attention::weights`](crate::layers::Attention::weights).
+    pub fn attention_weights(&self, x: Tensor<4>, layer: usize) -> Result<Tensor<4>> {
+        Error::check_filled("input", &x.dims())?;
+        let looked_at = layer_of(&self.encoder, layer)?;
+        let [batch, n1, n2, _] = x.dims();
+        let Grids { through, positions, .. } =
+            Grids::new(batch, self.resampling.through([n1, n2])?, &x.device());
+        let before = &self.encoder[..layer];
+        let input = self.encode(x, through, positions, before, Mode::Evaluate, &mut |_, _| {})?;
+        looked_at.attention.weights(input, Mode::Evaluate)
+    }
+
+    /// Downsampler and the given encoder layers: what the next layer takes.
+    fn encode(
+        &self,
+        x: Tensor<4>,
+        through: Through,
+        positions: Tensor<3>,
+        layers: &[EncoderLayer],
+        mode: Mode,
+        observe: Observer,
+    ) -> Result<AttentionInput> {
+        let x = self.downsampler.forward(x, through.down, mode)?;
+        observe("downscaler", Latent::Grid(&x));
+        let [batch, n1, n2, d] = x.dims();
+        let x = ops::dropout(x, mode.dropout(self.dropout, self.first_layer));
+        encode_points(x.reshape([batch, n1 * n2, d]), positions, layers, mode, observe)
+    }
 }
 
 impl ReferenceNames for Transformer2d {
