@@ -82,7 +82,8 @@ impl Model {
                 let rest = entry.names[0].strip_prefix(c.name.as_str());
                 rest.is_some_and(|rest| rest.starts_with('.'))
             });
-            let owner = owner.ok_or_else(|| Error::setting(&entry.names[0], "the config has no such part"))?;
+            let owner =
+                owner.ok_or_else(|| Error::setting(&entry.names[0], "the config has no such part"))?;
             owner.parameters += sizes.0[&entry.id];
         }
         Ok(components)
@@ -272,7 +273,8 @@ mod tests {
         config.layers = 2;
         let model = ModelConfig::Transformer2d(config).init(&mut Builder::new(1, &device)).unwrap();
         let x = Field::Square(Tensor::ones([2, 29, 29, 1], &device));
-        let names: Vec<String> = model.latents(x.clone()).unwrap().into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> =
+            model.latents(x.clone()).unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["downscaler", "encoder_layers.0", "encoder_layers.1", "upscaler", "regressor"]);
         assert_eq!(model.attention_weights(x.clone(), 1).unwrap().dims(), [2, 4, 100, 100]);
         let beyond = model.attention_weights(x, 2).unwrap_err();

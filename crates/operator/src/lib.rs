@@ -17,11 +17,13 @@
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`models`] | the paper's networks in 1D and 2D |
+//! | [`models`] | the paper's networks in 1D and 2D and the Fourier operators, one [`Model`](models::Model) by name or config |
 //! | [`layers`] | what they are made of: encoder layer, spectral convolution, interpolation network, decoders, normaliser |
 //! | [`ops`] | what layers are made of: operations on tensors, fused on the CPU and composed elsewhere |
 //! | [`loss`] | relative L² loss with the H¹-seminorm regulariser, 1D and 2D |
 //! | [`metrics`] | relative L², H¹ and maximum errors per sample, and their mean, median and maximum |
+//! | [`train`] | schedules of the learning rate, the optimiser |
+//! | [`inspect`] | latent representations, attention matrices, parameters, operations and memory per part |
 //! | [`init`] | initial weights as a function of seed and place |
 //! | [`mod@reference`] | names and layouts of the paper's PyTorch weights |
 //! | [`error`] | what can be wrong with shapes and settings |
@@ -40,5 +42,6 @@ pub mod metrics;
 pub mod models;
 pub mod ops;
 pub mod reference;
+pub mod train;
 
 pub use error::{Error, Result};

@@ -108,7 +108,7 @@ pub fn import<M: Module + ReferenceNames>(
         let parts: Vec<&[f32]> = names.iter().map(|name| arrays[name].values.as_slice()).collect();
         weights.insert(id, layout.import(&parts));
     }
-    Ok(module.map(&mut Replace(weights)))
+    Ok(replace(module, weights))
 }
 
 /// The weights under the reference's names.
@@ -182,16 +182,18 @@ fn check(entries: &[Entry], arrays: &BTreeMap<String, Array>) -> Result<(), Mism
 }
 
 /// Puts values into the parameters they belong to.
-struct Replace(BTreeMap<ParamId, Vec<f32>>);
-
-impl ModuleMapper for Replace {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(values) = self.0.remove(&param.id) else { return param };
-        let (id, old, mapper) = param.consume();
-        let new = Tensor::from_data(TensorData::new(values, old.dims()), &old.device());
-        let new = if old.is_require_grad() { new.require_grad() } else { new };
-        Param::from_mapped_value(id, new, mapper)
+pub(crate) fn replace<M: Module>(module: M, values: BTreeMap<ParamId, Vec<f32>>) -> M {
+    struct Replace(BTreeMap<ParamId, Vec<f32>>);
+    impl ModuleMapper for Replace {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            let Some(values) = self.0.remove(&param.id) else { return param };
+            let (id, old, mapper) = param.consume();
+            let new = Tensor::from_data(TensorData::new(values, old.dims()), &old.device());
+            let new = if old.is_require_grad() { new.require_grad() } else { new };
+            Param::from_mapped_value(id, new, mapper)
+        }
     }
+    module.map(&mut Replace(values))
 }
 
 impl Entry {

@@ -14,7 +14,9 @@ use galerkin::loss::{Ends, Gradient2d, Loss, Loss1dConfig, Loss2dConfig};
 use galerkin::metrics::{Summary, relative_l2};
 use galerkin::models::*;
 use galerkin::ops::AttentionInput;
-use serde_json::{Value, json};
+use galerkin::reference::{export, export_gradients};
+use galerkin::train::{Optimizer, OptimizerConfig, Pace, Schedule};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 #[test]
@@ -68,6 +70,11 @@ fn loss() {
 #[test]
 fn model() {
     walk("model", &[("simple_transformer", transformer_1d), ("transformer_2d", transformer_2d)]);
+}
+
+#[test]
+fn optim() {
+    walk("optim", &[("onecycle_lr", one_cycle), ("training_trajectory", training)]);
 }
 
 /// Whether the case was run here.
@@ -421,8 +428,8 @@ const NO_MATTER: [&str; 15] = [
     "noise",
 ];
 
-fn model_hyper<'a>(case: &'a Case, own: &[&str]) -> Hyper<'a> {
-    let hyper = case.hyper(&[&NONE[..], &OFF, &NO_MATTER, own].concat());
+fn model_hyper<'a>(case: &'a Case, all: &'a Map<String, Value>, own: &[&str]) -> Hyper<'a> {
+    let hyper = case.hyper_of(all, &[&NONE[..], &OFF, &NO_MATTER, own].concat());
     NONE.iter().for_each(|key| hyper.only(key, &[json!(0)]));
     OFF.iter().for_each(|key| hyper.only(key, &[json!(false)]));
     hyper
@@ -466,13 +473,25 @@ fn model_encoder(hyper: &Hyper, eps: f64) -> EncoderLayerConfig {
 }
 
 fn transformer_1d(case: &Case) -> bool {
+    let config = transformer_1d_config(case, case.all_hyper());
+    let device = device();
+    case.run(config.init(&mut builder()).unwrap(), &[], |model, x| {
+        let mut others = BTreeMap::new();
+        let coordinates = case.tensor("in.pos", &device);
+        let y = model.forward_at(x, coordinates, Mode::Evaluate, &mut collect(&mut others)).unwrap();
+        Outputs { y, others }
+    });
+    true
+}
+
+fn transformer_1d_config(case: &Case, hyper: &Map<String, Value>) -> Transformer1dConfig {
     let own = ["node_feats", "n_targets", "num_encoder_layers", "decoder_type", "freq_dim"];
     let more = ["num_regressor_layers", "fourier_modes", "spacial_dim", "spacial_fc"];
-    let hyper = model_hyper(case, &[&own[..], &more, &ENCODER[..8]].concat());
+    let hyper = model_hyper(case, hyper, &[&own[..], &more, &ENCODER[..8]].concat());
     hyper.only("decoder_type", &[json!("ifft")]);
     hyper.only("spacial_fc", &[json!(false)]);
     let (d, channels) = (hyper.size("n_hidden"), hyper.size("freq_dim"));
-    let config = Transformer1dConfig {
+    Transformer1dConfig {
         inputs: hyper.size("node_feats"),
         // The 1D model of the reference has this ε whatever it is told.
         encoder: model_encoder(&hyper, 1e-5),
@@ -491,15 +510,7 @@ fn transformer_1d(case: &Case) -> bool {
             dropout: 0.0,
         },
         dropout: 0.0,
-    };
-    let device = device();
-    case.run(config.init(&mut builder()).unwrap(), &[], |model, x| {
-        let mut others = BTreeMap::new();
-        let coordinates = case.tensor("in.pos", &device);
-        let y = model.forward_at(x, coordinates, Mode::Evaluate, &mut collect(&mut others)).unwrap();
-        Outputs { y, others }
-    });
-    true
+    }
 }
 
 fn transformer_2d(case: &Case) -> bool {
@@ -507,8 +518,8 @@ fn transformer_2d(case: &Case) -> bool {
     let decoder = ["num_regressor_layers", "fourier_modes", "spacial_dim", "spacial_fc", "last_activation"];
     let more = ["upsample_mode", "downsample_mode", "boundary_condition", "regressor_activation"];
     let scalers = ["downscaler_activation", "upscaler_activation", "downscaler_size", "upscaler_size"];
-    let hyper =
-        model_hyper(case, &[&own[..], &decoder, &more, &scalers, &["normalizer_eps"], &ENCODER].concat());
+    let known = [&own[..], &decoder, &more, &scalers, &["normalizer_eps"], &ENCODER].concat();
+    let hyper = model_hyper(case, case.all_hyper(), &known);
     hyper.only("upsample_mode", &[json!("interp")]);
     hyper.only("downsample_mode", &[json!("interp")]);
     assert_eq!(hyper.number("normalizer_eps"), Normalizer::EPS, "{}", case.file);
@@ -592,6 +603,137 @@ fn transformer_2d(case: &Case) -> bool {
         let y = model.forward_on(x, grids, value, Mode::Evaluate, &mut collect(&mut others)).unwrap();
         Outputs { y, others }
     });
+    true
+}
+
+/// The learning rate and β₁ of every step. The reference computes them in f64 by the same formula; what differs is the order of its
+/// operations and its cosine, a few roundings of the largest value.
+fn one_cycle(case: &Case) -> bool {
+    let hyper = case.hyper(&[
+        "max_lr",
+        "pct_start",
+        "div_factor",
+        "final_div_factor",
+        "steps_per_epoch",
+        "epochs",
+        "total_steps",
+        "anneal_strategy",
+        "cycle_momentum",
+        "base_momentum",
+        "max_momentum",
+        "three_phase",
+    ]);
+    hyper.only("anneal_strategy", &[json!("cos")]);
+    hyper.only("cycle_momentum", &[json!(true)]);
+    hyper.only("three_phase", &[json!(false)]);
+    let (total, largest) = (hyper.size("total_steps"), hyper.number("max_lr"));
+    assert_eq!(total, hyper.size("steps_per_epoch") * hyper.size("epochs"), "{}", case.file);
+    let schedule = schedule(&hyper);
+    let sequence = case.json["sequence"].as_array().unwrap();
+    assert!(!sequence.is_empty(), "{}", case.file);
+    for entry in sequence {
+        let pace = schedule.at(entry["step"].as_u64().unwrap(), total as u64, largest);
+        check_pace(case, pace, [&entry["lr"], &entry["beta1"]], largest);
+    }
+    true
+}
+
+fn schedule(hyper: &Hyper) -> Schedule {
+    for (key, value) in
+        [("div_factor", 1e4), ("final_div_factor", 1e4), ("base_momentum", 0.85), ("max_momentum", 0.95)]
+    {
+        hyper.only(key, &[json!(value)]);
+    }
+    Schedule::OneCycle { peak: hyper.number("pct_start") }
+}
+
+fn check_pace(case: &Case, pace: Pace, [rate, beta1]: [&Value; 2], largest: f64) {
+    let (rate, beta1) = (rate.as_f64().unwrap(), beta1.as_f64().unwrap());
+    let near = |found: f64, golden: f64, scale: f64| (found - golden).abs() <= 8.0 * f64::EPSILON * scale;
+    let fits = near(pace.rate, rate, largest) && near(pace.beta1, beta1, 1.0);
+    assert!(fits, "{}: {pace:?}, golden {rate}, {beta1}", case.file);
+}
+
+/// Five steps of training: losses, norms of the gradients, the first step's gradients, the weights at the end.
+fn training(case: &Case) -> bool {
+    let hyper = case.hyper(&[
+        "model",
+        "optimizer",
+        "lr",
+        "betas",
+        "adam_eps",
+        "weight_decay",
+        "grad_clip",
+        "clip",
+        "steps",
+        "h",
+        "gamma",
+        "batch",
+        "n",
+        "onecycle",
+    ]);
+    hyper.only("optimizer", &[json!("Adam")]);
+    hyper.only("betas", &[json!([0.9, 0.999])]);
+    let config = transformer_1d_config(case, hyper.map("model"));
+    let loss =
+        Loss1dConfig { spacing: hyper.number("h"), gamma: hyper.number("gamma"), ends: Ends::Interior };
+    let settings = OptimizerConfig {
+        beta2: 0.999,
+        eps: hyper.number("adam_eps"),
+        weight_decay: hyper.number("weight_decay"),
+        max_norm: hyper.number("grad_clip"),
+    };
+    let (rate, steps) = (hyper.number("lr"), hyper.size("steps"));
+    let (schedule, total) = match hyper.get("onecycle") {
+        None => (Schedule::Constant, steps),
+        Some(_) => {
+            let known = ["pct_start", "div_factor", "final_div_factor", "steps_per_epoch", "epochs"];
+            let momenta = ["base_momentum", "max_momentum"];
+            let cycle = case.hyper_of(hyper.map("onecycle"), &[&known[..], &momenta].concat());
+            (schedule(&cycle), cycle.size("steps_per_epoch") * cycle.size("epochs"))
+        }
+    };
+    for route in ["fused", "composed"] {
+        let run = || {
+            let device = device();
+            let mut model = case.load(config.init(&mut builder()).unwrap());
+            let mut optimizer = Optimizer::new(settings, &model);
+            let column = |at: usize| case.tensor::<3>("in.target", &device).narrow(2, at, 1).squeeze_dim(2);
+            let mut found: BTreeMap<String, Vec<f32>> = BTreeMap::new();
+            let (mut losses, mut regularizers, mut norms) = (Vec::new(), Vec::new(), Vec::new());
+            for step in 0..steps {
+                let pace = schedule.at(step as u64, total as u64, rate);
+                let [rates, betas] =
+                    ["lr_of_each_step", "beta1_of_each_step"].map(|name| &case.json[name][step]);
+                check_pace(case, pace, [rates, betas], rate);
+                let (x, pos) = (case.tensor("in.x", &device), case.tensor("in.pos", &device));
+                let y = model.forward_at(x, pos, Mode::Evaluate, &mut |_, _| {}).unwrap();
+                let loss = loss.forward(y.squeeze_dim(2), column(0), Some(column(1))).unwrap();
+                let gradients = loss.total.backward();
+                if step == 0 {
+                    let first = export_gradients(&model, &gradients);
+                    found.extend(first.into_iter().map(|(name, g)| (format!("g.{name}"), g.values)));
+                }
+                losses.extend(to_vec(loss.total));
+                regularizers.extend(to_vec(loss.regularizer));
+                optimizer.collect(&model, gradients);
+                let (next, norm) = optimizer.step(model, pace);
+                model = next;
+                norms.push(norm as f32);
+            }
+            found.insert("out.losses".into(), losses);
+            found.insert("out.regs".into(), regularizers);
+            found.insert("out.grad_norms".into(), norms);
+            let weights = export(&model).into_iter();
+            found.extend(weights.map(|(name, array)| (format!("out.final.{name}"), array.values)));
+            found
+        };
+        let found = if route == "fused" { run() } else { galerkin::ops::composed_only(run) };
+        for name in case.results() {
+            let values = found.get(name).unwrap_or_else(|| panic!("{}: {name} was not computed", case.file));
+            case.check(route, name, values);
+        }
+    }
     true
 }
 

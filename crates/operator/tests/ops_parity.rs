@@ -208,6 +208,22 @@ fn a_2d_transformer_in_training() {
     }
 }
 
+#[test]
+fn fourier_operators() {
+    let line = FnoConfig { channels: 12, layers: 2, ..FnoConfig::burgers() };
+    let line = line.init_1d(&mut Builder::new(3, &device())).unwrap();
+    let x = constant([2, 64, 1], 9, 1.0, 0.0);
+    compare_model("line", &line, &[Mode::Evaluate], &|mode| {
+        line.forward(x.clone(), mode, &mut |_, _| {}).unwrap()
+    });
+    let square = FnoConfig { channels: 12, layers: 2, boundary: Boundary::Dirichlet, ..FnoConfig::darcy() };
+    let square = square.init_2d(&mut Builder::new(3, &device())).unwrap();
+    let x = constant([1, 29, 29, 1], 9, 1.0, 0.0);
+    compare_model("square", &square, &[Mode::Evaluate], &|mode| {
+        square.forward(x.clone(), mode, &mut |_, _| {}).unwrap()
+    });
+}
+
 /// Each rate of a config is in force by itself, and with all at zero training is evaluation.
 #[test]
 fn every_dropout_acts() {
@@ -437,6 +453,22 @@ fn check_model<M: burn::module::Module + ReferenceNames, const D: usize>(
     model: &M,
     forward: impl Fn(Mode) -> Tensor<D>,
 ) {
+    let train = Mode::Train { seed: 11, step: 4 };
+    compare_model(what, model, &[Mode::Evaluate, train], &forward);
+    let run = |mode: Mode| to_vec(forward(mode));
+    assert_ne!(run(train), run(Mode::Evaluate), "{what}: dropout changes nothing");
+    assert_eq!(run(train), run(train), "{what}: masks repeat");
+    assert_ne!(run(train), run(Mode::Train { seed: 11, step: 5 }), "{what}: masks of two steps");
+}
+
+/// Values and gradients of a whole model, fused and composed.
+#[track_caller]
+fn compare_model<M: burn::module::Module + ReferenceNames, const D: usize>(
+    what: &str,
+    model: &M,
+    modes: &[Mode],
+    forward: &impl Fn(Mode) -> Tensor<D>,
+) {
     let run = |mode: Mode| -> BTreeMap<String, Vec<f32>> {
         let y = forward(mode);
         let loss = (y.clone() * constant(y.dims(), 1000, 1.0, 0.0)).sum();
@@ -446,8 +478,7 @@ fn check_model<M: burn::module::Module + ReferenceNames, const D: usize>(
         found.insert("y".into(), to_vec(y));
         found
     };
-    let train = Mode::Train { seed: 11, step: 4 };
-    for mode in [Mode::Evaluate, train] {
+    for &mode in modes {
         let (fused, composed) = (run(mode), ops::composed_only(|| run(mode)));
         for (name, composed) in &composed {
             let largest = composed.iter().fold(1e-6f32, |m, v| m.max(v.abs()));
@@ -458,9 +489,6 @@ fn check_model<M: burn::module::Module + ReferenceNames, const D: usize>(
             }
         }
     }
-    assert_ne!(run(train)["y"], run(Mode::Evaluate)["y"], "{what}: dropout changes nothing");
-    assert_eq!(run(train)["y"], run(train)["y"], "{what}: masks repeat");
-    assert_ne!(run(train)["y"], run(Mode::Train { seed: 11, step: 5 })["y"], "{what}: masks of two steps");
 }
 
 fn attention_op(kind: Kind, heads: usize, coordinates: usize, norm: Norm, dropout: f32) -> AttentionOp {

@@ -232,9 +232,8 @@ mod tests {
         let empty = FnoConfig { layers: 0, ..FnoConfig::darcy() };
         assert!(matches!(empty.init_2d(&mut Builder::new(1, &device)), Err(Error::Setting { .. })));
         let model = FnoConfig::darcy().init_2d(&mut Builder::new(1, &device)).unwrap();
-        let run = |shape: [usize; 4]| {
-            model.forward(Tensor::ones(shape, &device), Mode::Evaluate, &mut |_, _| {})
-        };
+        let run =
+            |shape: [usize; 4]| model.forward(Tensor::ones(shape, &device), Mode::Evaluate, &mut |_, _| {});
         assert_eq!(run([2, 25, 23, 1]).unwrap().dims(), [2, 25, 23, 1]);
         assert!(matches!(run([1, 25, 25, 2]).unwrap_err(), Error::Shape { .. }));
         assert!(matches!(run([1, 25, 21, 1]).unwrap_err(), Error::Modes { modes: 12, most: 11, .. }));

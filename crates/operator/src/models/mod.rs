@@ -150,7 +150,10 @@ impl Model {
             Model::Transformer2d(model) => Model::Transformer2d(model.with_normalizer(normalizer)),
             Model::Fno2d(model) => Model::Fno2d(model.with_normalizer(normalizer)),
             Model::Transformer1d(_) | Model::Fno1d(_) => {
-                return Err(Error::setting("normaliser for a model on a line", "it is for those on a square"));
+                return Err(Error::setting(
+                    "normaliser for a model on a line",
+                    "it is for those on a square",
+                ));
             }
         })
     }
@@ -238,7 +241,8 @@ fn encode_points(
     observe: Observer,
 ) -> Result<AttentionInput> {
     for (i, layer) in layers.iter().enumerate() {
-        x = layer.forward(AttentionInput { x, coordinates: Some(coordinates.clone()), weights: None }, mode)?;
+        x = layer
+            .forward(AttentionInput { x, coordinates: Some(coordinates.clone()), weights: None }, mode)?;
         observe(&format!("encoder_layers.{i}"), Latent::Points(&x));
     }
     Ok(AttentionInput { x, coordinates: Some(coordinates), weights: None })
@@ -246,7 +250,10 @@ fn encode_points(
 
 fn layer_of(layers: &[EncoderLayer], number: usize) -> Result<&EncoderLayer> {
     layers.get(number).ok_or_else(|| {
-        Error::setting(format!("encoder layer {number}"), format!("layers are 0 to {}", layers.len() as i64 - 1))
+        Error::setting(
+            format!("encoder layer {number}"),
+            format!("layers are 0 to {}", layers.len() as i64 - 1),
+        )
     })
 }
 

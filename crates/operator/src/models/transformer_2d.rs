@@ -231,7 +231,7 @@ impl Resampling {
     pub fn through(&self, input: [usize; 2]) -> Result<Through> {
         let factor = ScalerSizes::between(self.fine, self.coarse)?;
         let axis = |n: usize| -> Result<[[usize; 2]; 2]> {
-            let coarse = if n == self.fine { self.coarse } else { scaled(n, self.coarse, self.fine) };
+            let coarse = self.coarse_for(n);
             let middle = ScalerSizes::between(n, coarse)?.middle;
             let down = if self.by_factor { factor.by_factor(n) } else { [middle, coarse] };
             Ok([down, if self.coarse_output { [down[1]; 2] } else { [middle, n] }])
@@ -240,11 +240,12 @@ impl Resampling {
         let pair = |way: usize, step: usize| [one[way][step], two[way][step]];
         Ok(Through { down: [pair(0, 0), pair(0, 1)], up: [pair(1, 0), pair(1, 1)] })
     }
-}
 
-/// n·coarse/fine, rounded.
-fn scaled(n: usize, coarse: usize, fine: usize) -> usize {
-    (2 * n * coarse + fine) / (2 * fine)
+    /// n_c for n points a side: the intervals keep their ratio, rounded, so that the coarse grids of nested grids nest.
+    fn coarse_for(&self, n: usize) -> usize {
+        let (intervals, fine) = ((n.saturating_sub(1)) * (self.coarse - 1), self.fine - 1);
+        (2 * intervals + fine) / (2 * fine) + 1
+    }
 }
 
 impl Grids {

@@ -80,15 +80,31 @@ impl Case {
         Tensor::from_data(TensorData::new(values, self.shape::<D>(name)), device)
     }
 
+    /// All hyper-parameters.
+    pub fn all_hyper(&self) -> &Map<String, Value> {
+        let all = self.json["hyper_parameters"].as_object();
+        all.unwrap_or_else(|| panic!("{}: no hyper_parameters", self.file))
+    }
+
     /// The hyper-parameters; any that is not among `known` panics.
     pub fn hyper(&self, known: &[&str]) -> Hyper<'_> {
-        let map = self.json["hyper_parameters"]
-            .as_object()
-            .unwrap_or_else(|| panic!("{}: no hyper_parameters", self.file));
+        self.hyper_of(self.all_hyper(), known)
+    }
+
+    /// Some of the hyper-parameters; any that is not among `known` panics.
+    pub fn hyper_of<'a>(&'a self, map: &'a Map<String, Value>, known: &[&str]) -> Hyper<'a> {
         for (key, value) in map {
             assert!(known.contains(&key.as_str()), "{}: unknown hyper-parameter {key} = {value}", self.file);
         }
         Hyper { file: &self.file, map }
+    }
+
+    /// The module with the case's parameters.
+    pub fn load<M: Module + ReferenceNames>(&self, module: M) -> M {
+        let parameters = self.arrays.iter().filter_map(|(name, array)| {
+            name.strip_prefix("p.").map(|name| (name.to_string(), array.clone()))
+        });
+        import(module, &parameters.collect()).unwrap_or_else(|e| panic!("{}: {e}", self.file))
     }
 
     /// Loads the case's parameters into the module, runs it forward and backward, fused and composed, and compares all that
@@ -103,10 +119,7 @@ impl Case {
     {
         let without = self.json.get("parameters_without_gradient").and_then(Value::as_array);
         assert!(without.is_none_or(Vec::is_empty), "{}: parameters without gradient {without:?}", self.file);
-        let parameters = self.arrays.iter().filter_map(|(name, array)| {
-            name.strip_prefix("p.").map(|name| (name.to_string(), array.clone()))
-        });
-        let module = import(module, &parameters.collect()).unwrap_or_else(|e| panic!("{}: {e}", self.file));
+        let module = self.load(module);
         let device = device();
         for route in ["fused", "composed"] {
             let run = || {
@@ -144,20 +157,21 @@ impl Case {
     /// A gradient listed as zero up to rounding is what remains of a sum that cancels; its summands are of the size of those
     /// in the gradient of the weight beside it, so that one's M is taken, and ours is compared with zero.
     ///
-    /// Without a record, M is taken from the values and δ = 8 ε_f32 M.
+    /// Without a record, M is taken from the values, for a bias from those of the weight beside it too because its gradient may
+    /// cancel in part, and δ = 8 ε_f32 M.
     #[track_caller]
     pub fn check(&self, route: &str, name: &str, found: &[f32]) {
         const ROUNDING: f64 = f32::EPSILON as f64;
         let golden = &self.array(name).values;
         let (mut largest, delta) = self.rounding(name).unwrap_or_else(|| {
-            let largest = golden.iter().fold(0.0f64, |m, v| m.max(v.abs() as f64));
+            let beside = beside(name).filter(|weight| self.has(weight));
+            let largest = beside.map_or(0.0, |weight| self.largest(&weight)).max(self.largest(name));
             (largest, 8.0 * ROUNDING * largest)
         });
         let listed = self.json.get("gradients_zero_up_to_rounding").and_then(Value::as_array);
         let zero = listed.is_some_and(|listed| listed.iter().any(|entry| entry == name));
         if zero {
-            let weight = name.strip_suffix(".bias").map(|stem| format!("{stem}.weight"));
-            let beside = weight.and_then(|weight| self.rounding(&weight));
+            let beside = beside(name).and_then(|weight| self.rounding(&weight));
             largest = beside.unwrap_or_else(|| panic!("{}: {name} has no weight beside it", self.file)).0;
         }
         let whole_model = self.arrays.keys().any(|name| name.starts_with("out.stage."));
@@ -174,10 +188,30 @@ impl Case {
         }
     }
 
+    /// M and δ. A training run records δ alone, of the weights at its end, under their own names. The norms of its gradients
+    /// follow the weights: of what the steps change in them, roundings decide the same share.
     fn rounding(&self, name: &str) -> Option<(f64, f64)> {
-        let record = self.json.get("rounding")?["values"].get(name)?;
+        let rounding = self.json.get("rounding")?;
+        let records = &rounding["values"];
+        if name == "out.grad_norms" {
+            let share = rounding["worst"].as_f64().unwrap() / rounding["max_abs_change"].as_f64().unwrap();
+            return Some((self.largest(name), share * self.largest(name)));
+        }
+        if let Some(delta) = name.strip_prefix("out.final.").and_then(|weight| records.get(weight)) {
+            return Some((self.largest(name), delta.as_f64().unwrap()));
+        }
+        let record = records.get(name)?;
         Some((record[0].as_f64().unwrap(), record[1].as_f64().unwrap()))
     }
+
+    fn largest(&self, name: &str) -> f64 {
+        self.array(name).values.iter().fold(0.0, |m, v| m.max(v.abs() as f64))
+    }
+}
+
+/// The weight that belongs to a bias.
+fn beside(bias: &str) -> Option<String> {
+    bias.strip_suffix(".bias").map(|stem| format!("{stem}.weight"))
 }
 
 pub fn device() -> Device {
@@ -243,6 +277,10 @@ impl Hyper<'_> {
 
     pub fn text(&self, key: &str) -> &str {
         self.need(key).as_str().unwrap_or_else(|| self.unknown(key))
+    }
+
+    pub fn map(&self, key: &str) -> &Map<String, Value> {
+        self.need(key).as_object().unwrap_or_else(|| self.unknown(key))
     }
 
     pub fn flag(&self, key: &str, default: bool) -> bool {
