@@ -6,10 +6,11 @@
 
 #![allow(clippy::print_stdout)]
 
+use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use galerkin::init::Builder;
 use galerkin::layers::{AttentionKind, Mode};
-use galerkin::models::{Transformer1dConfig, Transformer2dConfig};
+use galerkin::models::{Field, ModelConfig, Preset, Transformer2dConfig};
 use galerkin::ops;
 use std::process::Command;
 use std::time::Instant;
@@ -20,18 +21,21 @@ struct Row {
     batch: usize,
     /// Points, a side in 2D.
     n: usize,
-    /// Points a side of the coarse grid, in 2D.
+    /// Points a side of the coarse grid of a 2D transformer.
     coarse: usize,
     /// Repetitions of the composed way; four times as many of the fused one.
     repetitions: usize,
 }
 
-const ROWS: [Row; 5] = [
+const ROWS: [Row; 8] = [
     Row { name: "burgers-512", batch: 8, n: 512, coarse: 0, repetitions: 5 },
     Row { name: "burgers-2048", batch: 8, n: 2048, coarse: 0, repetitions: 3 },
     Row { name: "burgers-8192", batch: 4, n: 8192, coarse: 0, repetitions: 2 },
     Row { name: "darcy-85", batch: 4, n: 85, coarse: 29, repetitions: 3 },
     Row { name: "darcy-141", batch: 4, n: 141, coarse: 43, repetitions: 2 },
+    Row { name: "darcy-inverse-141", batch: 4, n: 141, coarse: 36, repetitions: 2 },
+    Row { name: "fno-burgers-2048", batch: 8, n: 2048, coarse: 0, repetitions: 3 },
+    Row { name: "fno-darcy-85", batch: 4, n: 85, coarse: 0, repetitions: 3 },
 ];
 
 fn main() {
@@ -43,20 +47,20 @@ fn main() {
         return;
     }
     println!(
-        "{:<14} {:>10} {:>12} {:>6} {:>14} {:>14}",
-        "", "fused ms", "composed ms", "x", "fused MB", "composed MB"
+        "{:<18} {:>10} {:>12} {:>6} {:>14} {:>14} {:>14}",
+        "", "fused ms", "composed ms", "x", "fused MB", "composed MB", "estimated MB"
     );
-    for Row { name, .. } in
-        ROWS.iter().filter(|row| args.is_empty() || args.iter().any(|arg| arg == row.name))
-    {
-        let [fused, composed] = ["fused", "composed"].map(|way| run(way, name));
+    for row in ROWS.iter().filter(|row| args.is_empty() || args.iter().any(|arg| arg == row.name)) {
+        let [fused, composed] = ["fused", "composed"].map(|way| run(way, row.name));
         println!(
-            "{name:<14} {:>10.1} {:>12.1} {:>6.1} {:>14.0} {:>14.0}",
+            "{:<18} {:>10.1} {:>12.1} {:>6.1} {:>14.0} {:>14.0} {:>14.0}",
+            row.name,
             1e3 * fused.0,
             1e3 * composed.0,
             composed.0 / fused.0,
             fused.1,
-            composed.1
+            composed.1,
+            row.estimated_megabytes(),
         );
     }
 }
@@ -73,20 +77,42 @@ fn run(way: &str, name: &str) -> (f64, f64) {
     }
 }
 
+impl Row {
+    fn config(&self) -> ModelConfig {
+        let preset: Preset = self.name.rsplit_once('-').unwrap().0.parse().unwrap();
+        let resized = |make: fn(AttentionKind, usize, usize) -> Transformer2dConfig| {
+            ModelConfig::Transformer2d(make(AttentionKind::Galerkin, self.n, self.coarse))
+        };
+        match preset {
+            Preset::Darcy => resized(Transformer2dConfig::darcy),
+            Preset::DarcyInverse => resized(Transformer2dConfig::darcy_inverse),
+            Preset::Burgers | Preset::FnoBurgers | Preset::FnoDarcy => preset.config(),
+        }
+    }
+
+    fn estimated_megabytes(&self) -> f64 {
+        let config = self.config();
+        let parameters = config.init(&mut Builder::new(1, &Device::flex())).unwrap().num_params();
+        let grid = vec![self.n; config.dimensions()];
+        config.training_memory(parameters, self.batch, &grid).unwrap() as f64 / 1024.0 / 1024.0
+    }
+}
+
 fn measure(row: &Row, composed: bool) -> f64 {
-    let &Row { name, batch, n, coarse, repetitions } = row;
+    let &Row { batch, n, repetitions, .. } = row;
     let device = Device::flex().autodiff();
-    let mut builder = Builder::new(1, &device);
-    let mode = Mode::Train { seed: 1, step: 1 };
-    let step: Box<dyn Fn()> = if name.starts_with("burgers") {
-        let model = Transformer1dConfig::burgers(AttentionKind::Galerkin).init(&mut builder).unwrap();
-        let x: Tensor<3> = waves([batch, n, 1], &device);
-        Box::new(move || _ = model.forward(x.clone(), mode).unwrap().square().mean().backward())
-    } else {
-        let config = Transformer2dConfig::darcy(AttentionKind::Galerkin, n, coarse);
-        let model = config.init(&mut builder).unwrap();
-        let x: Tensor<4> = waves([batch, n, n, 1], &device);
-        Box::new(move || _ = model.forward(x.clone(), mode).unwrap().square().mean().backward())
+    let config = row.config();
+    let model = config.init(&mut Builder::new(1, &device)).unwrap();
+    let x = match config.dimensions() {
+        1 => Field::Line(waves([batch, n, 1], &device)),
+        _ => Field::Square(waves([batch, n, n, 1], &device)),
+    };
+    let step = || {
+        let gradients = match model.forward(x.clone(), Mode::Train { seed: 1, step: 1 }).unwrap() {
+            Field::Line(y) => y.square().mean().backward(),
+            Field::Square(y) => y.square().mean().backward(),
+        };
+        drop(gradients);
     };
     let step = || if composed { ops::composed_only(&step) } else { step() };
     step();

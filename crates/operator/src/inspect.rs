@@ -169,7 +169,7 @@ fn fno(config: &FnoConfig, grid: &[usize]) -> Result<Vec<Component>> {
     let mut parts = vec![part("lift", 2 * n * lift.inputs * lift.outputs, n * (lift.inputs + lift.outputs))];
     for (i, convolution) in config.convolutions()?.enumerate() {
         let flops = spectral_convolution(&convolution, grid);
-        parts.push(part(format!("spectral_conv.{i}"), flops, 2 * n * convolution.outputs));
+        parts.push(part(format!("spectral_conv.{i}"), flops, n * convolution.outputs));
     }
     let end = config.end();
     let flops = 2 * n * end.hidden * (end.inputs + end.outputs);
@@ -202,7 +202,7 @@ fn spectral_decoder(config: &SpectralDecoderConfig, grid: &[usize]) -> Component
     }
     for convolution in config.convolutions().into_iter().flatten() {
         flops += spectral_convolution(&convolution, grid);
-        kept += 2 * n * convolution.outputs;
+        kept += n * convolution.outputs;
     }
     flops += 2 * n * config.feed_forward * (config.channels + config.outputs);
     part("regressor", flops, kept + n * config.outputs)
