@@ -1,5 +1,6 @@
 //! Problems and files: a dataset is two arrays, a grid and a seed.
 
 pub mod array;
+pub mod io;
 
 pub use array::Array;
