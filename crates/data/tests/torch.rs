@@ -2,6 +2,7 @@
 
 use galerkin_data::Array;
 use galerkin_data::io::torch::{Problem, parse, read};
+use std::path::{Path, PathBuf};
 
 /// What writes pickles, one operation after another.
 #[derive(Clone, Default)]
@@ -123,6 +124,69 @@ fn refused(file: &[u8], words: &[&str]) {
     }
 }
 
+/// A file that `make.py` in the folder of fixtures wrote.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/torch").join(name)
+}
+
+#[test]
+fn files_that_pytorch_wrote() {
+    for name in ["protocol_2.pt", "protocol_4.pt"] {
+        let arrays = read(fixture(name)).unwrap();
+        let expected: [(&str, &[usize], Vec<f32>); 11] = [
+            ("plain", &[2, 3, 4], (0..24).map(|i| i as f32).collect()),
+            ("transposed", &[4, 3], (0..12).map(|i| (i % 3 * 4 + i / 3) as f32).collect()),
+            ("part", &[2, 3], vec![6.0, 8.0, 10.0, 12.0, 14.0, 16.0]),
+            // Beyond f32, as PyTorch's own conversion has it.
+            ("double", &[2], vec![0.1, f32::INFINITY]),
+            // Nearest values of 11 and 8 significant bits.
+            ("half", &[3], vec![1638.0 / 16384.0, -65504.0, 2f32.powi(-24)]),
+            ("bfloat16", &[2], vec![205.0 / 2048.0, -(226.0 * 2f32.powi(120))]),
+            ("long", &[], vec![7.0]),
+            ("int", &[2], vec![-1.0, 2.0]),
+            ("parameter", &[2], vec![1.5, -1.5]),
+            ("empty", &[0, 3], vec![]),
+            ("expanded", &[3], vec![9.0; 3]),
+        ];
+        assert_eq!(arrays.len(), expected.len(), "{name}");
+        for (key, shape, values) in expected {
+            assert_eq!(arrays[key], Array { shape: shape.to_vec(), values }, "{name}: {key}");
+        }
+    }
+    let arrays = read(fixture("checkpoint.pt")).unwrap();
+    let names: Vec<_> = arrays.keys().map(String::as_str).collect();
+    let of_norm = ["1.bias", "1.num_batches_tracked", "1.running_mean", "1.running_var", "1.weight"];
+    assert_eq!(names, [&["0.bias", "0.weight"][..], &of_norm].concat());
+    assert_eq!(arrays["0.weight"].values, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+    assert_eq!(arrays["1.num_batches_tracked"], Array { shape: vec![], values: vec![1.0] });
+
+    for (name, words) in [
+        ("module.pt", "`torch.nn.modules.container.Sequential` has no place"),
+        ("old.pt", "before 1.6"),
+        ("without_checksums.pt", "set_crc32_options"),
+    ] {
+        let message = read(fixture(name)).unwrap_err().to_string();
+        assert!(message.contains(words) && message.contains(name), "{message}");
+    }
+}
+
+/// A real file, damaged: never a panic, and never other values than the whole file has.
+#[test]
+fn files_that_pytorch_wrote_damaged() {
+    let file = std::fs::read(fixture("checkpoint.pt")).unwrap();
+    let whole = parse(&file).unwrap();
+    for len in 0..file.len() {
+        assert!(parse(&file[..len]).is_err(), "cut to {len}");
+    }
+    for bit in (0..8 * file.len()).step_by(3) {
+        let mut file = file.clone();
+        file[bit / 8] ^= 1 << (bit % 8);
+        if let Ok(arrays) = parse(&file) {
+            assert_eq!(arrays, whole, "bit {bit}");
+        }
+    }
+}
+
 #[test]
 fn shapes_strides_and_offsets() {
     let arrays = parse(&one(SIX)).unwrap();
@@ -212,7 +276,7 @@ fn nothing_is_called() {
         assert!(matches!(problem, Problem::Opcode { at: 3, opcode: found } if found == opcode), "{problem}");
     }
     let odd = Pickle::new().raw(b"ccollections\nOrderedDict\nK\x01\x85R.");
-    refused(&archive(&odd.0, &[]), &["byte 28", "arguments"]);
+    refused(&archive(&odd.0, &[]), &["byte 30", "arguments"]);
 }
 
 #[test]
@@ -299,17 +363,14 @@ fn files_cut_short_or_with_flipped_bits() {
         assert!(parse(&file[..len]).is_err(), "cut to {len}");
     }
     let whole = parse(&file).unwrap();
-    let mut unnoticed = 0;
     for bit in 0..8 * file.len() {
         let mut file = file.clone();
         file[bit / 8] ^= 1 << (bit % 8);
         // Times, versions and the folder's name in one of two places do not matter; values and names may not change.
         if let Ok(arrays) = parse(&file) {
             assert_eq!(arrays, whole, "bit {bit}");
-            unnoticed += 1;
         }
     }
-    assert!(unnoticed < 8 * file.len() / 4, "{unnoticed}");
 }
 
 /// Changes inside the pickle with a checksum that agrees: whatever the machine is told, it answers.

@@ -26,7 +26,10 @@ impl<'a> Archive<'a> {
                 return Err(broken(entry.name, "entries overlap"));
             }
             if checksum(entry.bytes) != entry.checksum {
-                return Err(broken(entry.name, "the checksum is wrong; the file is damaged"));
+                return Err(broken(
+                    entry.name,
+                    "the checksum is wrong: the file is damaged, or was saved with set_crc32_options(False)",
+                ));
             }
             if entries.insert(entry.name, entry.bytes).is_some() {
                 return Err(broken(entry.name, "the entry is there twice"));

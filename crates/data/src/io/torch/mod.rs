@@ -106,7 +106,13 @@ const MOST_AXES: usize = 16;
 /// The arrays of a state dict, also of one under `state_dict`, `model_state_dict` or `model`. Values are rounded to f32.
 pub fn read(path: impl AsRef<Path>) -> Result<BTreeMap<String, Array>, Error> {
     let path = path.as_ref();
-    let arrays = std::fs::read(path).map_err(Problem::Io).and_then(|file| parse(&file));
+    let file = match std::fs::metadata(path) {
+        // A device or a pipe has no length to judge by.
+        Ok(metadata) if !metadata.is_file() => Err(std::io::Error::other("not a file")),
+        Ok(_) => std::fs::read(path),
+        Err(error) => Err(error),
+    };
+    let arrays = file.map_err(Problem::Io).and_then(|file| parse(&file));
     arrays.map_err(|problem| Error { path: path.into(), problem })
 }
 
