@@ -138,7 +138,7 @@ fn files_that_are_broken() {
     refused(load(&path), &["header", "UTF-8"]);
     // Whatever bit of the header flips: an answer, and no more values than there were.
     let count = |len: usize| len / 4;
-    for bit in (8 * 8..8 * header).step_by(5) {
+    for bit in (8 * 8..8 * header).step_by(37) {
         let mut bytes = bytes.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
         std::fs::write(&path, &bytes).unwrap();

@@ -246,7 +246,7 @@ fn npy(path: &Path) -> Array {
     let sizes = shape.split(',').map(str::trim).filter(|size| !size.is_empty());
     let values = values.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
     let array = Array { shape: sizes.map(|size| size.parse().unwrap()).collect(), values };
-    assert_eq!(array.values.len(), array.shape.iter().product(), "{file}: values");
+    assert_eq!(array.values.len(), array.shape.iter().product::<usize>(), "{file}: values");
     array
 }
 
