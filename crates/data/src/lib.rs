@@ -1,7 +1,9 @@
 //! Problems and files: a dataset is two arrays, a grid and a seed.
 
 pub mod array;
+pub mod generate;
 pub mod grid;
+pub mod meta;
 pub mod pde;
 pub mod random;
 pub mod random_field;
