@@ -240,7 +240,7 @@ enum Reader {
 const HEAD: u64 = 2048 + 8;
 
 /// The names there are, for a message.
-fn known(variables: &[Variable]) -> String {
+pub(crate) fn known(variables: &[Variable]) -> String {
     const MOST: usize = 20;
     if variables.is_empty() {
         return "none".into();
