@@ -195,7 +195,7 @@ pub(crate) fn strides(grid: &Grid) -> Vec<usize> {
     };
     // A single vertex has no interval; 1 is then the only stride.
     let common = grid.points.iter().map(intervals).reduce(greatest_common_divisor).unwrap_or(0).max(1);
-    (1..=common).filter(|s| common % s == 0).collect()
+    (1..=common).filter(|s| common.is_multiple_of(*s)).collect()
 }
 
 /// The stride that satisfies `wanted`, or an error that lists the sizes that work.

@@ -44,16 +44,20 @@ impl Import {
             ));
         }
         let plan = Plan::new(self)?;
+        // Not the name under which a dataset is generated: that work can be resumed and must not be written over.
         let mut name = OsString::from(folder.file_name().unwrap_or_default());
-        name.push(".partial");
+        name.push(".importing");
         let partial = folder.with_file_name(name);
         let written = plan.write(&partial).and_then(|meta| {
             fs::rename(&partial, folder).map_err(Error::io(folder))?;
             Ok(meta)
         });
         if written.is_err() {
-            // The error that matters is the first one.
-            let _ = fs::remove_dir_all(&partial);
+            // Only what is ours; the error that matters is the first one.
+            for file in [folder::inputs_path(&partial), folder::targets_path(&partial)] {
+                let _ = fs::remove_file(file);
+            }
+            let _ = fs::remove_dir(&partial);
         }
         written
     }

@@ -1,10 +1,13 @@
 //! Files of others as dataset folders, and dataset folders that are not what they say.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use galerkin_data::generate::write_dataset;
 use galerkin_data::grid::GridKind;
 use galerkin_data::import::{Import, Known};
+use galerkin_data::pde::{Burgers, Problem};
 use galerkin_data::{Dataset, Error, io};
 
 fn fixture(name: &str) -> PathBuf {
@@ -93,6 +96,42 @@ fn other_names_are_told() {
     assert!(message(Import::default()).ends_with("no file was named"));
     // A refusal leaves nothing behind.
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+}
+
+/// What the generator writes is opened like what is imported.
+#[test]
+fn generated_folders_are_opened_and_verified() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("generated");
+    let problem = Problem::Burgers(Burgers { points: 64, ..Burgers::default() });
+    let meta = write_dataset(&folder, &problem, 5, 3, |_| ControlFlow::Continue(())).unwrap();
+    let dataset = Dataset::open(&folder).unwrap();
+    assert_eq!((dataset.meta(), dataset.len(), dataset.grid().points), (Some(&meta), 3, vec![64]));
+    dataset.verify().unwrap();
+    dataset.check_finite().unwrap();
+    let sample = problem.sample(5, 2).unwrap();
+    assert_eq!(dataset.sample(2).unwrap().target.values, sample.target);
+}
+
+/// An import that fails half-way: the second file is damaged where only reading its values shows it.
+#[test]
+fn a_failed_import_leaves_nothing_and_touches_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let damaged = place.path().join("damaged.mat");
+    let mut bytes = fs::read(fixture("darcy_v5_compressed.mat")).unwrap();
+    // Inside the first compressed variable, far behind its name.
+    bytes[136 + 200] ^= 0xff;
+    fs::write(&damaged, bytes).unwrap();
+    let begun = place.path().join("darcy.partial");
+    fs::create_dir(&begun).unwrap();
+    let files = vec![fixture("darcy_v5.mat"), damaged];
+    let error =
+        Import { files, ..Import::default() }.write(place.path().join("darcy")).unwrap_err().to_string();
+    assert!(error.contains("damaged.mat"), "{error}");
+    let mut left: Vec<_> =
+        fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["damaged.mat", "darcy.partial"]);
 }
 
 #[test]

@@ -96,8 +96,8 @@ impl Element {
         }
     }
 
-    /// Reads `count` numbers from a stream. The values grow with what has been read, never ahead of it by more than a block, so that
-    /// a header that promises too much costs nothing.
+    /// Reads `count` numbers from a stream. The memory for them doubles with what has been read and stops at `count`, so that a header
+    /// that promises too much costs little.
     pub(crate) fn read(
         self,
         order: ByteOrder,
@@ -114,6 +114,9 @@ impl Element {
                 let found = format!("{} and then a damaged stream ({error})", values.len());
                 Error::content(source.path(), variable, format!("{count} values"), found)
             })?;
+            if values.capacity() < values.len() + read / self.size() {
+                values.reserve_exact((count - values.len()).min(values.len().max(BLOCK)));
+            }
             self.decode(order, &bytes[..read], &mut values);
             if read < bytes.len() {
                 let found = values.len().to_string();

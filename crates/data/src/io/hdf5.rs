@@ -59,8 +59,10 @@ pub(super) fn read(
     let dataset = file.dataset(name).map_err(|error| wrong(source, name, error))?;
     let Some((element, order)) = element_of(dataset.dtype()) else { unreachable!("only numbers are read") };
     let bytes = (count * element.size()) as u64;
-    // Chunks that were never written take no bytes of the file; beyond what deflate can grow they are refused too.
-    if bytes > most_bytes(source) {
+    // Only chunks can be compressed. Those that were never written take no bytes of the file at all; beyond what deflate can grow
+    // they are refused too.
+    let most = if dataset.chunks().is_some() { most_bytes(source) } else { source.len() };
+    if bytes > most {
         let expected = format!("{bytes} bytes for shape {:?} of {}", variable.shape, element.name());
         return Err(Error::content(
             source.path(),

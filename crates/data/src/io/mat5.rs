@@ -131,7 +131,7 @@ impl<'a> Matrix<'a> {
             return Ok(matrix.named(name, vec![], Kind::Other("an object".into())));
         }
         let (kind, dimensions) = matrix.bytes("dimensions", 4 * MOST_AXES)?;
-        if kind != INT32 || dimensions.len() % 4 != 0 {
+        if kind != INT32 || !dimensions.len().is_multiple_of(4) {
             return Err(matrix.wrong("dimensions", format!("{} bytes of type {kind}", dimensions.len())));
         }
         let shape = dimensions.chunks(4).map(|bytes| place.order.u32(bytes) as i32);
