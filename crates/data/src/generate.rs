@@ -112,7 +112,7 @@ pub fn write_dataset(
         targets.append(&sample.target)?;
         record.complete = index + 1;
         let stop = progress(record.complete).is_break() && record.complete < samples;
-        if stop || record.complete % RECORD_EVERY == 0 || record.complete == samples {
+        if stop || record.complete.is_multiple_of(RECORD_EVERY) || record.complete == samples {
             inputs.sync()?;
             targets.sync()?;
             write_toml(&partial.join("progress.toml"), &record)?;

@@ -7,7 +7,7 @@
 //! Two things are adapted and none is assumed. *The step*: every pair of steps h is compared with one step 2h; the difference
 //! over 2⁴ − 1 estimates the error. Steps are T/2ᵖ, so that they meet and their coefficients are few. *The grid*: M doubles, and the
 //! march begins again, when the end of the spectrum rises above the tolerance. Rough initial data have modes beyond any M:
-//! those are dropped whose effect is estimated below the tolerance ([`Rough`]), because viscosity kills them before they act.
+//! those are dropped whose effect is estimated below the tolerance, because viscosity kills them before they act.
 //! What cannot be resolved within the limits is an error.
 
 use super::SolveError;
@@ -61,7 +61,7 @@ pub fn coefficients(u: &[f64]) -> Result<Vec<Complex<f64>>, SolveError> {
     let mut half = transform.make_output_vec();
     transform.process(&mut u.to_vec(), &mut half).expect("lengths n and n/2 + 1");
     half.iter_mut().for_each(|c| *c /= n as f64);
-    if n % 2 == 0 && n > 1 {
+    if n.is_multiple_of(2) {
         // The highest mode of an even grid is a cosine, and the series counts it twice.
         half[n / 2] *= 0.5;
     }
@@ -170,8 +170,8 @@ fn march(
         // Roundings of a few transforms per step cannot be stepped away: the least error asked for is 32 times what they make up.
         let rounding = 0.5 * f64::EPSILON * size;
         let allowed = (tolerance * span as f64 / end as f64 * size).max(32.0 * rounding);
-        // Negated, so that a step into infinity is refused as well.
-        if !(difference <= allowed) {
+        // A step into infinity is refused as well: its difference is no number.
+        if difference > allowed || difference.is_nan() {
             level += 1;
             if level > FINEST {
                 return Err(SolveError::Step { time: time * now as f64 / end as f64, viscosity });
@@ -187,7 +187,7 @@ fn march(
             return Ok(None);
         }
         // A step twice as long errs 32 times more; it is tried where it keeps to multiples of its length.
-        if difference <= (allowed / 40.0).max(rounding) && level > 1 && now % (2 * span) == 0 {
+        if difference <= (allowed / 40.0).max(rounding) && level > 1 && now.is_multiple_of(2 * span) {
             level -= 1;
         }
     }
@@ -264,7 +264,7 @@ fn last_tenth(modes: usize) -> usize {
     modes - modes / 10
 }
 
-fn check(initial: &[Complex<f64>], viscosity: f64, time: f64) -> Result<(), SolveError> {
+pub(super) fn check(initial: &[Complex<f64>], viscosity: f64, time: f64) -> Result<(), SolveError> {
     if !(viscosity > 0.0 && viscosity.is_finite()) {
         return Err(SolveError::invalid("viscosity", "a positive number", viscosity));
     }

@@ -23,6 +23,7 @@ pub fn solve(
     n_out: usize,
     tolerance: f64,
 ) -> Result<Vec<f64>, SolveError> {
+    super::burgers::check(initial, viscosity, time)?;
     let mean = initial.first().map_or(0.0, |c| c.re);
     // θ0 is no smoother than Φ: four times the points of its series leave the aliases of a rough one below rounding.
     let points = (8 * initial.len()).next_power_of_two().max(4096);

@@ -11,6 +11,10 @@ pub fn pooled_len(points: usize, window: usize) -> usize {
 ///
 /// Windows cover the array with as much room before as behind, one more behind if it is odd; what lies outside, and any
 /// NaN inside, does not count. A window with nothing to count is NaN.
+///
+/// # Panics
+///
+/// If there are not rows × columns values.
 pub fn pool(values: &[f32], rows: usize, columns: usize, window: usize) -> Vec<f32> {
     assert_eq!(values.len(), rows * columns, "pool: {} values for {rows} rows of {columns}", values.len());
     let ranges = |points: usize| {
