@@ -4,7 +4,7 @@
 //! θ0 = exp(−Φ/2ν). Fourier series solve that exactly.
 //!
 //! θ0 spans exp(range(Φ)/2ν), and a transform rounds relative to the greatest value: where θ is small its digits are lost. A wave of
-//! height 1 has range(Φ) = 1/π: a span of e¹⁰ at ν = 0.1/2π, which costs four digits at the most, and of e¹⁵⁹ at ν = 10⁻³, where θ
+//! amplitude 1 has range(Φ) = 1/π: a span of e¹⁰ at ν = 0.1/2π, which costs some four digits, and of e¹⁵⁹ at ν = 10⁻³, where θ
 //! comes out negative. So this is no generator for every viscosity; a loss beyond `tolerance` is an error.
 
 use super::SolveError;
