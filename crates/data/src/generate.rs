@@ -4,6 +4,8 @@
 //! both arrays are synced and `progress.toml` is replaced; an interrupted run, killed or asked to stop, goes on from there, and the result
 //! has the bytes of an uninterrupted one.
 
+use crate::folder::{META, checksum_text};
+use crate::io::{npy, write_whole};
 use crate::meta::{Checksums, Meta};
 use crate::pde::{self, Problem, SampleError};
 use serde::{Deserialize, Serialize};
@@ -54,6 +56,9 @@ pub enum GenerateError {
     /// The settings cannot be written to a file.
     #[error("settings: {0}")]
     Settings(String),
+    /// A description or a record could not be written.
+    #[error(transparent)]
+    Write(#[from] crate::Error),
     /// A sample could not be made.
     #[error(transparent)]
     Sample(#[from] SampleError),
@@ -133,7 +138,7 @@ pub fn write_dataset(
         grid,
         problem: problem.clone().into(),
     };
-    write_toml(&partial.join("meta.toml"), &meta)?;
+    write_toml(&partial.join(META), &meta)?;
     fs::rename(&partial, folder).map_err(at(folder))?;
     let record = folder.join("progress.toml");
     fs::remove_file(&record).map_err(at(&record))?;
@@ -147,7 +152,7 @@ pub fn checksum(path: &Path) -> Result<String, GenerateError> {
     let mut buffer = vec![0; 1 << 16];
     loop {
         match file.read(&mut buffer).map_err(at(path))? {
-            0 => return Ok(format!("{:08x}", hasher.finalize())),
+            0 => return Ok(checksum_text(hasher)),
             len => hasher.update(&buffer[..len]),
         }
     }
@@ -194,7 +199,7 @@ impl ArrayFile {
         let mut options = OpenOptions::new();
         let mut file =
             options.read(true).write(true).create(true).truncate(false).open(&path).map_err(at(&path))?;
-        let header = npy_header(shape);
+        let header = npy::header(shape);
         let sample = 4 * shape[1..].iter().product::<usize>() as u64;
         let len = header.len() as u64 + complete as u64 * sample;
         let found = file.metadata().map_err(at(&path))?.len();
@@ -223,28 +228,9 @@ impl ArrayFile {
     }
 }
 
-/// Version 1.0 of the format: magic, length of the dictionary, dictionary padded so that the data begin at a multiple of 64 bytes.
-fn npy_header(shape: &[usize]) -> Vec<u8> {
-    let shape: Vec<String> = shape.iter().map(usize::to_string).collect();
-    let dictionary = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}", shape.join(", "));
-    let len = (10 + dictionary.len() + 1).next_multiple_of(64) - 10;
-    let mut header = b"\x93NUMPY\x01\x00".to_vec();
-    header.extend((len as u16).to_le_bytes());
-    header.extend(format!("{dictionary:<width$}\n", width = len - 1).as_bytes());
-    header
-}
-
-/// Writes under a temporary name, syncs and renames: a reader sees the old file or the new one, whole.
 fn write_toml(path: &Path, value: &impl Serialize) -> Result<(), GenerateError> {
     let text = toml::to_string(value).map_err(|error| GenerateError::Settings(error.to_string()))?;
-    let temporary = with_suffix(path, ".tmp");
-    let write = || {
-        let mut file = File::create(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write().map_err(at(path))
+    Ok(write_whole(path, text.as_bytes())?)
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

@@ -36,7 +36,7 @@ pub use summary::Summary;
 use crate::Array;
 use crate::error::{Error, Result};
 use source::Source;
-pub(crate) use write::write_whole;
+pub use write::write_whole;
 
 /// Opens a file and lists its variables. The format is told by the first bytes, else by the extension.
 pub fn open(path: impl AsRef<Path>) -> Result<File> {

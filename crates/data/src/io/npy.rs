@@ -3,6 +3,7 @@
 //! Versions 1 to 3 of the format; real numbers in either byte order and either order of the axes.
 
 use std::io::Read;
+use std::path::Path;
 
 use super::element::{ByteOrder, Element, count, from_column_major};
 use super::source::Source;
@@ -39,6 +40,47 @@ pub fn header(shape: &[usize]) -> Vec<u8> {
     bytes.extend((text.len() as u16).to_le_bytes());
     bytes.extend(text.as_bytes());
     bytes
+}
+
+/// A `.npy` file read run by run along its first axis, so that a large one needs little memory.
+#[derive(Debug)]
+pub struct Rows {
+    source: Source,
+    header: Header,
+}
+
+impl Rows {
+    /// Opens a file of real numbers, the first axis the slowest.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let source = Source::open(path.as_ref())?;
+        let header = Header::of_file(&source)?;
+        if header.fortran || header.shape.is_empty() {
+            let found = format!("shape {:?}, fortran_order {}", header.shape, header.fortran);
+            return Err(Error::content(source.path(), "header", "rows one after the other", found));
+        }
+        Ok(Self { source, header })
+    }
+
+    /// Length of every axis.
+    pub fn shape(&self) -> &[usize] {
+        &self.header.shape
+    }
+
+    /// Rows `first` and following, `count` of them, row-major.
+    pub fn read(&self, first: usize, count: usize) -> Result<Vec<f32>> {
+        let [rows, rest @ ..] = self.shape() else { return Ok(Vec::new()) };
+        if first.checked_add(count).is_none_or(|end| end > *rows) {
+            let why = format!("{} has {rows}", self.source.path().display());
+            return Err(Error::setting(format!("{count} rows from {first} on"), why));
+        }
+        let len = rest.iter().product::<usize>();
+        let size = (len * self.header.element.size()) as u64;
+        let offset = self.header.offset + first as u64 * size;
+        let bytes = self.source.read_vec(offset, count as u64 * size, "values")?;
+        let mut values = Vec::with_capacity(count * len);
+        self.header.element.decode(self.header.order, &bytes, &mut values);
+        Ok(values)
+    }
 }
 
 /// The one variable of the file, named after it.
