@@ -25,6 +25,14 @@ pub enum Error {
         /// Points along each axis.
         grid: Vec<usize>,
     },
+    /// A config that cannot be read.
+    #[error("{origin}: {why}")]
+    Config {
+        /// The file, or where else it came from.
+        origin: String,
+        /// What is wrong, and where.
+        why: String,
+    },
     /// A setting has no meaning.
     #[error("{what}: {why}")]
     Setting {

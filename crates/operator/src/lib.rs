@@ -34,7 +34,9 @@
 //!
 //! [`Device`]: burn::tensor::Device
 
+pub mod config;
 pub mod error;
+pub mod evaluate;
 pub mod init;
 pub mod inspect;
 pub mod layers;
@@ -42,7 +44,9 @@ pub mod loss;
 pub mod metrics;
 pub mod models;
 pub mod ops;
+pub mod predict;
 pub mod reference;
+pub mod run;
 pub mod train;
 pub mod weights;
 

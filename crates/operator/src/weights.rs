@@ -14,13 +14,12 @@
 //! and whatever the caller adds. The same weights and metadata give the same bytes.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use burn::tensor::{Tensor, TensorData};
 use galerkin_data::Array;
-use galerkin_data::io::torch;
+use galerkin_data::io::{torch, write_whole};
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde_json::{Map, Value, json};
 
@@ -68,6 +67,9 @@ pub enum Error {
         /// All differences.
         source: Mismatch,
     },
+    /// A file could not be written.
+    #[error(transparent)]
+    Write(#[from] galerkin_data::Error),
     /// A file of PyTorch gives no state dict.
     #[error(transparent)]
     Torch(#[from] torch::Error),
@@ -121,7 +123,16 @@ pub fn save(
     let config = serde_json::to_string(config)
         .map_err(|error| Error::Io { path: path.into(), source: error.into() })?;
     metadata.insert("config".into(), config);
-    write(path, &bytes(&arrays, &metadata)).map_err(|source| Error::Io { path: path.into(), source })
+    write_arrays(&arrays, &metadata, path)
+}
+
+/// Writes arrays and metadata, whole or not at all.
+pub(crate) fn write_arrays(
+    arrays: &BTreeMap<String, Array>,
+    metadata: &BTreeMap<String, String>,
+    path: impl AsRef<Path>,
+) -> Result<(), Error> {
+    Ok(write_whole(path, &bytes(arrays, metadata))?)
 }
 
 /// Reads a file of safetensors: any that holds f32 alone, ours or another's.
@@ -264,28 +275,4 @@ fn bytes(arrays: &BTreeMap<String, Array>, metadata: &BTreeMap<String, String>) 
     bytes.extend(header.as_bytes());
     bytes.extend(arrays.values().flat_map(|array| &array.values).flat_map(|value| value.to_le_bytes()));
     bytes
-}
-
-/// Puts a file in its place at once.
-fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut name = path.file_name().ok_or(std::io::ErrorKind::InvalidFilename)?.to_os_string();
-    name.push(format!(".{}.partial", std::process::id()));
-    let beside = path.with_file_name(name);
-    let written = std::fs::File::create(&beside).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, path)
-    });
-    if written.is_err() {
-        // What is left to say is said by the first error.
-        let _ = std::fs::remove_file(&beside);
-        return written;
-    }
-    // The new name is on disk when its folder is; only Unix opens folders.
-    #[cfg(unix)]
-    if let Some(folder) = path.parent() {
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        std::fs::File::open(folder)?.sync_all()?;
-    }
-    Ok(())
 }

@@ -3,6 +3,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 
+use galerkin_data::Array;
+
 use super::Activation;
 use crate::error::{Error, Result};
 use crate::ops;
@@ -27,31 +29,15 @@ impl Normalizer {
         Ok(Self { mean, deviation, eps: Self::EPS })
     }
 
-    /// Mean and population deviation over samples: `values` are (samples, n₁, n₂, c), row-major. The sums are in f64.
-    pub fn fit(values: &[f32], [samples, n1, n2, c]: [usize; 4], device: &Device) -> Result<Self> {
-        let len = n1 * n2 * c;
-        if samples == 0 || values.len() != samples * len {
-            return Err(Error::Shape {
-                what: "normaliser data".into(),
-                expected: format!("{:?} and at least one sample", [samples, n1, n2, c]),
-                found: vec![values.len()],
-            });
-        }
-        let over_samples = |f: &dyn Fn(usize, f64) -> f64| {
-            let mut sums = vec![0.0f64; len];
-            for (at, value) in values.iter().enumerate() {
-                sums[at % len] += f(at % len, *value as f64);
+    /// From what was fitted to samples (n₁, n₂, c).
+    pub fn from_fit(fit: &galerkin_data::normalize::Normalizer, device: &Device) -> Result<Self> {
+        let tensor = |array: &Array| match <[usize; 3]>::try_from(array.shape.clone()) {
+            Ok(shape) => Ok(Tensor::from_data(TensorData::new(array.values.clone(), shape), device)),
+            Err(found) => {
+                Err(Error::Shape { what: "normaliser".into(), expected: "(n₁, n₂, c)".into(), found })
             }
-            sums.iter_mut().for_each(|sum| *sum /= samples as f64);
-            sums
         };
-        let mean = over_samples(&|_, v| v);
-        let variance = over_samples(&|at, v| (v - mean[at]).powi(2));
-        let tensor = |values: Vec<f32>| Tensor::from_data(TensorData::new(values, [n1, n2, c]), device);
-        Self::new(
-            tensor(mean.iter().map(|v| *v as f32).collect()),
-            tensor(variance.iter().map(|v| v.sqrt() as f32).collect()),
-        )
+        Self::new(tensor(&fit.mean)?, tensor(&fit.deviation)?)
     }
 
     /// (x − mean)/(deviation + ε) of (B, n₁, n₂, c); mean and deviation are interpolated to another grid.
@@ -85,13 +71,16 @@ impl Normalizer {
 mod tests {
     use super::*;
     use crate::reference::to_vec;
+    use galerkin_data::normalize::Fit;
 
     #[test]
     fn fits_and_inverts() {
         let device = Device::flex();
         // Two samples of a 1 x 2 grid: means 2 and −1, deviations 1 and 3.
         let values = [1.0, 2.0, 3.0, -4.0];
-        let normalizer = Normalizer::fit(&values, [2, 1, 2, 1], &device).unwrap();
+        let mut fit = Fit::new(&[1, 2, 1]);
+        values.chunks_exact(2).for_each(|sample| fit.add(sample).unwrap());
+        let normalizer = Normalizer::from_fit(&fit.finish().unwrap(), &device).unwrap();
         assert_eq!(to_vec(normalizer.mean.clone()), [2.0, -1.0]);
         assert_eq!(to_vec(normalizer.deviation.clone()), [1.0, 3.0]);
         let x = Tensor::<4>::from_data(TensorData::new(values.to_vec(), [2, 1, 2, 1]), &device);
@@ -103,7 +92,6 @@ mod tests {
         for (found, expected) in to_vec(back).iter().zip(values) {
             assert!((found - expected).abs() < 1e-6);
         }
-        assert!(Normalizer::fit(&values, [3, 1, 2, 1], &device).is_err());
     }
 
     #[test]

@@ -1,7 +1,14 @@
-//! Training: the schedule of the learning rate and the optimiser's step.
+//! Training: samples, the loop, the schedule of the learning rate, the optimiser, checkpoints.
 
+mod checkpoint;
 mod optimizer;
+mod samples;
 mod schedule;
+mod trainer;
 
+pub use checkpoint::{Checkpoint, Progress};
 pub use optimizer::{Optimizer, OptimizerConfig, ParameterState};
+pub(crate) use samples::field;
+pub use samples::{Batch, Samples, View, on_grid};
 pub use schedule::{Pace, Schedule};
+pub use trainer::{Event, Outcome, Start, train};

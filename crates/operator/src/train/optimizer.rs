@@ -130,6 +130,11 @@ impl Optimizer {
         replace(model, self.ids.iter().copied().zip(weights).collect())
     }
 
+    /// The model with other values, in the order of the [`states`](Self::states).
+    pub(crate) fn apply_values<M: Module>(&self, model: M, values: &[Vec<f32>]) -> M {
+        replace(model, self.ids.iter().copied().zip(values.iter().cloned()).collect())
+    }
+
     /// Steps taken.
     pub fn steps(&self) -> u64 {
         self.steps

@@ -1,0 +1,178 @@
+//! The folder of a run: everything that evaluation and prediction need, in files that other programs read too.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `config.toml` | the [`RunConfig`], resolved |
+//! | `dataset.toml` | what the dataset's own `meta.toml` says |
+//! | `normalizer.safetensors` | mean and deviation of the inputs at each point, for tasks that normalise them |
+//! | `model.safetensors` | the weights at the last checkpoint or at the end |
+//! | `best.safetensors` | those with the smallest error on the validation samples |
+//! | `checkpoint/` | the last two states, for resuming |
+//! | `log.jsonl` | a line of JSON per step and per epoch; no clock in it, so that it is the same for the same run |
+
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use galerkin_data::normalize::Normalizer;
+
+use crate::config::RunConfig;
+use crate::init::Builder;
+use crate::models::{Model, ModelConfig};
+use crate::weights::{self, Weights};
+
+/// What can go wrong with a run and its folder.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A shape, a setting or a config that does not fit.
+    #[error(transparent)]
+    Model(#[from] crate::Error),
+    /// A dataset that cannot be read or does not fit.
+    #[error(transparent)]
+    Data(#[from] galerkin_data::Error),
+    /// The classical solver gave up.
+    #[error(transparent)]
+    Solver(#[from] galerkin_data::pde::SolveError),
+    /// A file of weights that cannot be read or written.
+    #[error(transparent)]
+    Weights(#[from] weights::Error),
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A folder that is no run, a run that is there already, or one that was begun with other settings.
+    #[error("{}: {why}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The loss or its gradient is no longer a number.
+    #[error(
+        "training diverged at step {step}: loss {loss}, learning rate {rate:.3e}, gradient norm {norm}; {state}"
+    )]
+    Diverged {
+        /// The step, counted from 1.
+        step: u64,
+        /// The loss of its batch.
+        loss: f32,
+        /// Its learning rate.
+        rate: f64,
+        /// The norm of its gradient.
+        norm: f64,
+        /// Where the last good state is.
+        state: String,
+    },
+    /// The memory a run needs is not there.
+    #[error("training needs about {needed} MB and {available} MB are free; {suggestion}")]
+    Memory {
+        /// Megabytes.
+        needed: u64,
+        /// Megabytes.
+        available: u64,
+        /// What would need less.
+        suggestion: String,
+    },
+}
+
+/// The result of everything that reads or writes runs.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A folder of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+/// Which weights of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The last ones.
+    Last,
+    /// The best ones on the validation samples.
+    Best,
+}
+
+impl RunFolder {
+    /// Not looked at before something is read.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// `config.toml`.
+    pub fn config_file(&self) -> PathBuf {
+        self.path.join("config.toml")
+    }
+
+    /// `dataset.toml`.
+    pub fn dataset_file(&self) -> PathBuf {
+        self.path.join("dataset.toml")
+    }
+
+    /// `normalizer.safetensors`.
+    pub fn normalizer_file(&self) -> PathBuf {
+        self.path.join("normalizer.safetensors")
+    }
+
+    /// `model.safetensors` or `best.safetensors`.
+    pub fn weights_file(&self, which: Which) -> PathBuf {
+        self.path.join(match which {
+            Which::Last => "model.safetensors",
+            Which::Best => "best.safetensors",
+        })
+    }
+
+    /// `log.jsonl`.
+    pub fn log_file(&self) -> PathBuf {
+        self.path.join("log.jsonl")
+    }
+
+    /// `checkpoint/`.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join("checkpoint")
+    }
+
+    /// The config it was begun with.
+    pub fn config(&self) -> Result<RunConfig> {
+        let path = self.config_file();
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(self.wrong("no folder of a run: it has no config.toml"));
+            }
+            Err(source) => return Err(Error::Io { path, source }),
+        };
+        Ok(RunConfig::parse(&text, &path, &[])?)
+    }
+
+    /// A trained model with its config, on a device.
+    pub fn model(&self, which: Which, device: &Device) -> Result<(Model, ModelConfig)> {
+        let weights: Weights = weights::load(self.weights_file(which))?;
+        let config = weights.config()?;
+        let model = config.init(&mut Builder::new(0, device))?;
+        Ok((weights.put_into(model)?, config))
+    }
+
+    /// The normaliser of the inputs, if the run has one.
+    pub fn normalizer(&self) -> Result<Option<Normalizer>> {
+        let path = self.normalizer_file();
+        if !path.exists() {
+            return Ok(None);
+        }
+        Ok(Some(Normalizer::open(path)?))
+    }
+
+    pub(crate) fn wrong(&self, why: impl Into<String>) -> Error {
+        Error::Folder { path: self.path.clone(), why: why.into() }
+    }
+}
