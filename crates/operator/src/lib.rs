@@ -23,6 +23,7 @@
 //! | [`loss`] | relative L² loss with the H¹-seminorm regulariser, 1D and 2D |
 //! | [`metrics`] | relative L², H¹ and maximum errors per sample, and their mean, median and maximum |
 //! | [`init`] | initial weights as a function of seed and place |
+//! | [`device`] | names of devices: the processor, and with the features `wgpu` and `cuda` graphics cards |
 //! | [`mod@reference`] | names and layouts of the paper's PyTorch weights |
 //! | [`error`] | what can be wrong with shapes and settings |
 //!
@@ -31,6 +32,7 @@
 //!
 //! [`Device`]: burn::tensor::Device
 
+pub mod device;
 pub mod error;
 pub mod init;
 pub mod layers;

@@ -2,12 +2,13 @@
 //!
 //! A case is a pair `name.safetensors` + `name.json`. Attention, encoder layers, spectral convolutions and scalers are the
 //! kernels' own cases; decoders, models, losses and the normaliser lie in `tests/golden`. `GALERKIN_GOLDEN=DIR` runs every case of
-//! another directory of the same layout. An unknown kind, hyper-parameter or value panics with the file's name.
+//! another directory of the same layout, `GALERKIN_DEVICE=NAME` runs them on another device (`galerkin::device`), where
+//! operations are composed only. An unknown kind, hyper-parameter or value panics with the file's name.
 
 mod case;
 
 use burn::tensor::Tensor;
-use case::{Case, Hyper, Outputs, device, folder, sidecars, to_vec};
+use case::{Case, Hyper, Outputs, device, folder, routes, sidecars, to_vec};
 use galerkin::init::Builder;
 use galerkin::layers::*;
 use galerkin::loss::{Ends, Gradient2d, Loss, Loss1dConfig, Loss2dConfig};
@@ -90,7 +91,11 @@ fn walk(name: &str, kinds: &[(&str, Check)]) {
         counts.get_mut(kind).unwrap()[ran as usize] += 1;
     }
     for (kind, [left, ran]) in counts {
-        println!("{name}: {ran} cases of {kind}, {left} left to the kernels' tests");
+        let routes = routes().join(" and ");
+        println!(
+            "{name}: {ran} cases of {kind} {routes} on {:?}, {left} left to the kernels' tests",
+            device()
+        );
         assert!(ran + left > 0, "{}: no case of {kind}", folder.display());
     }
 }
