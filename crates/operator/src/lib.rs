@@ -22,9 +22,11 @@
 //! | [`ops`] | what layers are made of: operations on tensors, fused on the CPU and composed elsewhere |
 //! | [`loss`] | relative L² loss with the H¹-seminorm regulariser, 1D and 2D |
 //! | [`metrics`] | relative L², H¹ and maximum errors per sample, and their mean, median and maximum |
-//! | [`train`] | schedules of the learning rate, the optimiser |
+//! | [`config`], [`train`], [`run`] | what a run is told, the training loop with its schedules and optimiser, the folder of a run |
+//! | [`evaluate`], [`predict`] | errors on any grid beside the classical solver, predictions for files |
 //! | [`inspect`] | latent representations, attention matrices, parameters, operations and memory per part |
 //! | [`init`] | initial weights as a function of seed and place |
+//! | [`device`] | names of devices: the processor, and with the features `wgpu` and `cuda` graphics cards |
 //! | [`mod@reference`] | names and layouts of the paper's PyTorch weights |
 //! | [`weights`] | weight files: safetensors both ways, PyTorch's `.pt` in |
 //! | [`error`] | what can be wrong with shapes and settings |
@@ -35,6 +37,7 @@
 //! [`Device`]: burn::tensor::Device
 
 pub mod config;
+pub mod device;
 pub mod error;
 pub mod evaluate;
 pub mod init;

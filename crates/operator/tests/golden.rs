@@ -1,13 +1,14 @@
 //! Golden cases: layers and models compute what the paper's PyTorch code computes, values and gradients, fused and composed.
 //!
-//! A case is a pair `name.safetensors` + `name.json`, or a checkpoint `name.pt` with `.npy` files beside. Attention, encoder layers, spectral convolutions and scalers are the
-//! kernels' own cases; decoders, models, losses, the normaliser and checkpoints lie in `tests/golden`. `GALERKIN_GOLDEN=DIR` runs every case of
-//! another directory of the same layout. An unknown kind, hyper-parameter or value panics with the file's name.
+//! A case is a pair `name.safetensors` + `name.json`, or a checkpoint `name.pt` with `.npy` files beside. Attention, encoder layers,
+//! spectral convolutions and scalers are the kernels' own cases; the others lie in `tests/golden`. `GALERKIN_GOLDEN=DIR` runs every
+//! case of another directory of the same layout, `GALERKIN_DEVICE=NAME` runs them on another device (`galerkin::device`), where
+//! operations are composed only. An unknown kind, hyper-parameter or value panics with the file's name.
 
 mod case;
 
 use burn::tensor::Tensor;
-use case::{Case, Hyper, Outputs, device, folder, sidecars, to_vec};
+use case::{Case, Hyper, Outputs, device, folder, routes, sidecars, to_vec};
 use galerkin::init::Builder;
 use galerkin::layers::*;
 use galerkin::loss::{Ends, Gradient2d, Loss, Loss1dConfig, Loss2dConfig};
@@ -105,7 +106,11 @@ fn walk(name: &str, kinds: &[(&str, Check)]) {
         counts.get_mut(kind).unwrap()[ran as usize] += 1;
     }
     for (kind, [left, ran]) in counts {
-        println!("{name}: {ran} cases of {kind}, {left} left to the kernels' tests");
+        let routes = routes().join(" and ");
+        println!(
+            "{name}: {ran} cases of {kind} {routes} on {:?}, {left} left to the kernels' tests",
+            device()
+        );
         assert!(ran + left > 0, "{}: no case of {kind}", folder.display());
     }
 }
@@ -630,7 +635,7 @@ fn transformer_2d_config(case: &Case) -> (Transformer2dConfig, Through) {
 fn torch_checkpoint(case: &Case) -> bool {
     let file = case.beside(case.text("checkpoint"));
     let x = "in.x";
-    for route in ["fused", "composed"] {
+    for route in routes() {
         let run = || match case.text("model") {
             "simple_transformer" => {
                 let model = import_torch(
@@ -647,7 +652,7 @@ fn torch_checkpoint(case: &Case) -> bool {
             }
             other => panic!("{}: unknown model {other:?}", case.file),
         };
-        let found = if route == "fused" { run() } else { galerkin::ops::composed_only(run) };
+        let found = if *route == "fused" { run() } else { galerkin::ops::composed_only(run) };
         case.check(route, "out.y", &found);
     }
     true
@@ -740,7 +745,7 @@ fn training(case: &Case) -> bool {
             (schedule(&cycle), cycle.size("steps_per_epoch") * cycle.size("epochs"))
         }
     };
-    for route in ["fused", "composed"] {
+    for route in routes() {
         let run = || {
             let device = device();
             let mut model = case.load(config.init(&mut builder()).unwrap());
@@ -775,7 +780,7 @@ fn training(case: &Case) -> bool {
             found.extend(weights.map(|(name, array)| (format!("out.final.{name}"), array.values)));
             found
         };
-        let found = if route == "fused" { run() } else { galerkin::ops::composed_only(run) };
+        let found = if *route == "fused" { run() } else { galerkin::ops::composed_only(run) };
         for name in case.results() {
             let values = found.get(name).unwrap_or_else(|| panic!("{}: {name} was not computed", case.file));
             case.check(route, name, values);

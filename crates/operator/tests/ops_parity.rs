@@ -362,6 +362,7 @@ fn wrong_shapes_are_errors_that_name_the_tensor() {
     let input = attention_input(&op, false, &mut leaves);
     let what = |result: galerkin::Result<Tensor<3>>| match result.unwrap_err() {
         Error::Shape { what, .. } | Error::Modes { what, .. } | Error::Setting { what, .. } => what,
+        other => panic!("{other}"),
     };
     let without = AttentionInput { coordinates: None, ..input.clone() };
     assert_eq!(what(ops::attention(op, without, params.clone())), "attention coordinates");

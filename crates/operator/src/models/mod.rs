@@ -40,6 +40,7 @@ pub enum ModelConfig {
 
 /// A network of one of the kinds.
 #[derive(Module, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a program holds one or two, and its parameters dwarf it")]
 pub enum Model {
     /// The transformer on a line.
     Transformer1d(Transformer1d),

@@ -2,6 +2,8 @@
 //!
 //! Letters and layouts are those of `galerkin_kernels`; dropout masks are made of the very factors the kernels use.
 
+use std::f64::consts::FRAC_1_SQRT_2;
+
 use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, TensorData, activation as burn_activation};
@@ -227,7 +229,8 @@ pub(super) fn activated<const D: usize>(z: Tensor<D>, activation: Activation) ->
         Activation::None => z,
         Activation::Relu => burn_activation::relu(z),
         Activation::Silu => burn_activation::silu(z),
-        Activation::Gelu => burn_activation::gelu(z),
+        // Burn's own `gelu` is exact forward but, on all backends but Flex, goes backward through the formula with tanh.
+        Activation::Gelu => (z.clone() * FRAC_1_SQRT_2).erf().add_scalar(1.0) * z * 0.5,
     }
 }
 
