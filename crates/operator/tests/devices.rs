@@ -1,6 +1,6 @@
 //! The same training step on two devices: fused on the processor, and composed on the device `GALERKIN_DEVICE` names.
 //!
-//! What golden cases lack is here: dropout, quadrature weights, GELU, linear attention, weights drawn on the device itself.
+//! What golden cases lack is here: dropout, quadrature weights, weights drawn on the device itself, and that a run repeats bit by bit.
 //! Without the variable both are the processor, and this is one more comparison of fused with composed.
 
 use std::collections::BTreeMap;
@@ -97,6 +97,7 @@ fn compare(what: &str, run: impl Fn(&Device) -> Step) {
     let device = device::parse(&name).unwrap_or_else(|e| panic!("GALERKIN_DEVICE: {e}")).autodiff();
     let fused = run(&Device::flex().autodiff());
     let composed = ops::composed_only(|| run(&device));
+    assert!(ops::composed_only(|| run(&device)) == composed, "{what}: a second run gives other bits");
     assert!(fused.keys().eq(composed.keys()), "{what}: names");
     let largest = |values: &[f32]| values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
     let gradients = fused.iter().filter(|(name, _)| *name != "y");
