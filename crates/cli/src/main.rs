@@ -1,0 +1,3 @@
+//! The `galerkin` command.
+
+fn main() {}
