@@ -26,6 +26,7 @@
 //! | [`inspect`] | latent representations, attention matrices, parameters, operations and memory per part |
 //! | [`init`] | initial weights as a function of seed and place |
 //! | [`mod@reference`] | names and layouts of the paper's PyTorch weights |
+//! | [`weights`] | weight files: safetensors both ways, PyTorch's `.pt` in |
 //! | [`error`] | what can be wrong with shapes and settings |
 //!
 //! Channels are last everywhere: (batch, points, channels) and (batch, n₁, n₂, channels). Tensors are on a [`Device`]
@@ -43,5 +44,6 @@ pub mod models;
 pub mod ops;
 pub mod reference;
 pub mod train;
+pub mod weights;
 
 pub use error::{Error, Result};

@@ -4,9 +4,11 @@
 //! every name and shape checked, and writing weights or gradients under the reference's names.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Gradients, Tensor, TensorData};
+pub use galerkin_data::Array;
 use galerkin_kernels::activation::Activation;
 use galerkin_kernels::conv3x3::{weights_from_torch, weights_to_torch};
 use galerkin_kernels::dropout::Key;
@@ -75,18 +77,10 @@ pub trait ReferenceNames {
     fn entries(&self, prefix: &str) -> Vec<Entry>;
 }
 
-/// A named array: shape and values, row-major.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Array {
-    /// Length of every axis.
-    pub shape: Vec<usize>,
-    /// The values.
-    pub values: Vec<f32>,
-}
-
 /// What keeps a state dict from being loaded: all of it, not the first find.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("weights do not fit the model; missing: {missing:?}; not known: {extra:?}; misshapen: {misshapen:?}")]
+///
+/// The message names the first few of each kind; the lists have them all.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Mismatch {
     /// Names the model needs and the file does not have.
     pub missing: Vec<String>,
@@ -179,6 +173,31 @@ fn check(entries: &[Entry], arrays: &BTreeMap<String, Array>) -> Result<(), Mism
     mismatch.extra.extend(arrays.keys().filter(|name| !known.contains_key(name)).cloned());
     let fits = mismatch.missing.is_empty() && mismatch.extra.is_empty() && mismatch.misshapen.is_empty();
     if fits { Ok(()) } else { Err(mismatch) }
+}
+
+impl std::error::Error for Mismatch {}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let misshapen = self.misshapen.iter();
+        let misshapen = misshapen
+            .map(|(name, expected, found)| format!("{name}: expected {expected:?}, found {found:?}"));
+        write!(f, "weights do not fit the model")?;
+        list(f, "missing", &self.missing)?;
+        list(f, "not known", &self.extra)?;
+        list(f, "misshapen", &misshapen.collect::<Vec<_>>())
+    }
+}
+
+/// The first few names, and how many more there are.
+fn list(f: &mut fmt::Formatter, what: &str, names: &[String]) -> fmt::Result {
+    const SHOWN: usize = 4;
+    let (shown, more) = names.split_at(names.len().min(SHOWN));
+    match (shown, more.len()) {
+        ([], _) => Ok(()),
+        (_, 0) => write!(f, "; {what}: {}", shown.join(", ")),
+        (_, more) => write!(f, "; {what}: {} and {more} more", shown.join(", ")),
+    }
 }
 
 /// Puts values into the parameters they belong to.
@@ -341,5 +360,16 @@ mod tests {
                 misshapen: vec![("encoder_layers.3.attn.fc.weight".into(), vec![96, 97], vec![97, 96])],
             }
         );
+        assert_eq!(
+            import(model(2), &wrong).unwrap_err().to_string(),
+            "weights do not fit the model; missing: feat_extract.id.bias; not known: feat_extract.id.bia; \
+             misshapen: encoder_layers.3.attn.fc.weight: expected [96, 97], found [97, 96]"
+        );
+        let nothing = import(model(2), &BTreeMap::new()).unwrap_err().to_string();
+        assert!(
+            nothing.contains("encoder_layers.0.attn.fc.bias, encoder_layers.0.attn.fc.weight, "),
+            "{nothing}"
+        );
+        assert!(nothing.ends_with(&format!(" and {} more", weights.len() - 4)), "{nothing}");
     }
 }

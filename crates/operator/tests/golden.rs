@@ -1,7 +1,7 @@
 //! Golden cases: layers and models compute what the paper's PyTorch code computes, values and gradients, fused and composed.
 //!
-//! A case is a pair `name.safetensors` + `name.json`. Attention, encoder layers, spectral convolutions and scalers are the
-//! kernels' own cases; decoders, models, losses and the normaliser lie in `tests/golden`. `GALERKIN_GOLDEN=DIR` runs every case of
+//! A case is a pair `name.safetensors` + `name.json`, or a checkpoint `name.pt` with `.npy` files beside. Attention, encoder layers, spectral convolutions and scalers are the
+//! kernels' own cases; decoders, models, losses, the normaliser and checkpoints lie in `tests/golden`. `GALERKIN_GOLDEN=DIR` runs every case of
 //! another directory of the same layout. An unknown kind, hyper-parameter or value panics with the file's name.
 
 mod case;
@@ -16,6 +16,7 @@ use galerkin::models::*;
 use galerkin::ops::AttentionInput;
 use galerkin::reference::{export, export_gradients};
 use galerkin::train::{Optimizer, OptimizerConfig, Pace, Schedule};
+use galerkin::weights::import_torch;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -75,6 +76,11 @@ fn model() {
 #[test]
 fn optim() {
     walk("optim", &[("onecycle_lr", one_cycle), ("training_trajectory", training)]);
+}
+
+#[test]
+fn checkpoint() {
+    walk("checkpoint", &[("checkpoint", torch_checkpoint)]);
 }
 
 /// Whether the case was run here.
@@ -473,15 +479,17 @@ fn model_encoder(hyper: &Hyper, eps: f64) -> EncoderLayerConfig {
 }
 
 fn transformer_1d(case: &Case) -> bool {
-    let config = transformer_1d_config(case, case.all_hyper());
-    let device = device();
-    case.run(config.init(&mut builder()).unwrap(), &[], |model, x| {
-        let mut others = BTreeMap::new();
-        let coordinates = case.tensor("in.pos", &device);
-        let y = model.forward_at(x, coordinates, Mode::Evaluate, &mut collect(&mut others)).unwrap();
-        Outputs { y, others }
+    case.run(transformer_1d_config(case, case.all_hyper()).init(&mut builder()).unwrap(), &[], |model, x| {
+        forward_1d(case, model, x)
     });
     true
+}
+
+fn forward_1d(case: &Case, model: &Transformer1d, x: Tensor<3>) -> Outputs<3> {
+    let mut others = BTreeMap::new();
+    let coordinates = case.tensor("in.pos", &device());
+    let y = model.forward_at(x, coordinates, Mode::Evaluate, &mut collect(&mut others)).unwrap();
+    Outputs { y, others }
 }
 
 fn transformer_1d_config(case: &Case, hyper: &Map<String, Value>) -> Transformer1dConfig {
@@ -514,6 +522,29 @@ fn transformer_1d_config(case: &Case, hyper: &Map<String, Value>) -> Transformer
 }
 
 fn transformer_2d(case: &Case) -> bool {
+    let (config, sizes) = transformer_2d_config(case);
+    let model = normalized(case, config.init(&mut builder()).unwrap());
+    case.run(model, &[], |model, x| forward_2d(case, model, sizes, x));
+    true
+}
+
+fn forward_2d(case: &Case, model: &Transformer2d, through: Through, x: Tensor<4>) -> Outputs<4> {
+    let device = device();
+    let mut others = BTreeMap::new();
+    let (positions, output) = (case.tensor("in.pos", &device), case.tensor("in.grid", &device));
+    let grids = Grids { through, positions, output };
+    let value = case.has("in.boundary_value").then(|| case.tensor("in.boundary_value", &device));
+    let y = model.forward_on(x, grids, value, Mode::Evaluate, &mut collect(&mut others)).unwrap();
+    Outputs { y, others }
+}
+
+fn normalized(case: &Case, model: Transformer2d) -> Transformer2d {
+    let [mean, deviation] =
+        ["mean", "std"].map(|name| case.tensor(&format!("in.normalizer.{name}"), &device()));
+    model.with_normalizer(Normalizer::new(mean, deviation).unwrap())
+}
+
+fn transformer_2d_config(case: &Case) -> (Transformer2dConfig, Through) {
     let own = ["node_feats", "n_targets", "num_encoder_layers", "decoder_type", "freq_dim", "inverse"];
     let decoder = ["num_regressor_layers", "fourier_modes", "spacial_dim", "spacial_fc", "last_activation"];
     let more = ["upsample_mode", "downsample_mode", "boundary_condition", "regressor_activation"];
@@ -587,22 +618,33 @@ fn transformer_2d(case: &Case) -> bool {
     };
     // The model's own rule finds the sizes of the case.
     assert_eq!(config.resampling.through([fine; 2]).unwrap(), sizes, "{}", case.file);
-    let device = device();
-    let [mean, deviation] =
-        ["mean", "std"].map(|name| case.tensor(&format!("in.normalizer.{name}"), &device));
-    let model = config.init(&mut builder()).unwrap();
-    let model = model.with_normalizer(Normalizer::new(mean, deviation).unwrap());
-    case.run(model, &[], |model, x| {
-        let mut others = BTreeMap::new();
-        let grids = Grids {
-            through: sizes,
-            positions: case.tensor("in.pos", &device),
-            output: case.tensor("in.grid", &device),
+    (config, sizes)
+}
+
+/// A file that PyTorch saved, loaded into the model and run. There are no gradients to compare.
+fn torch_checkpoint(case: &Case) -> bool {
+    let file = case.beside(case.text("checkpoint"));
+    let x = "in.x";
+    for route in ["fused", "composed"] {
+        let run = || match case.text("model") {
+            "simple_transformer" => {
+                let model = import_torch(
+                    transformer_1d_config(case, case.all_hyper()).init(&mut builder()).unwrap(),
+                    &file,
+                )
+                .unwrap();
+                to_vec(forward_1d(case, &model, case.tensor(x, &device())).y)
+            }
+            "transformer_2d" => {
+                let (config, sizes) = transformer_2d_config(case);
+                let model = import_torch(config.init(&mut builder()).unwrap(), &file).unwrap();
+                to_vec(forward_2d(case, &normalized(case, model), sizes, case.tensor(x, &device())).y)
+            }
+            other => panic!("{}: unknown model {other:?}", case.file),
         };
-        let value = case.has("in.boundary_value").then(|| case.tensor("in.boundary_value", &device));
-        let y = model.forward_on(x, grids, value, Mode::Evaluate, &mut collect(&mut others)).unwrap();
-        Outputs { y, others }
-    });
+        let found = if route == "fused" { run() } else { galerkin::ops::composed_only(run) };
+        case.check(route, "out.y", &found);
+    }
     true
 }
 

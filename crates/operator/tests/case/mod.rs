@@ -46,11 +46,29 @@ impl Case {
                 arrays.insert(name, Array { shape: view.shape().to_vec(), values });
             }
         }
+        // Around a checkpoint, inputs and prediction are files of their own.
+        if json.get("checkpoint").is_some() {
+            let inputs = json["inputs"].as_object().unwrap_or_else(|| panic!("{file}: no inputs"));
+            let inputs = inputs.iter().map(|(name, path)| (format!("in.{name}"), path));
+            for (name, path) in inputs.chain([("out.y".to_string(), &json["prediction"])]) {
+                let path = path.as_str().unwrap_or_else(|| panic!("{file}: {name} is no file"));
+                arrays.insert(name, npy(&sidecar.with_file_name(path)));
+            }
+        }
         Case { file, json, arrays }
     }
 
     pub fn kind(&self) -> &str {
-        self.json["kind"].as_str().unwrap_or_else(|| panic!("{}: no kind", self.file))
+        self.text("kind")
+    }
+
+    pub fn text(&self, key: &str) -> &str {
+        self.json[key].as_str().unwrap_or_else(|| panic!("{}: no {key}", self.file))
+    }
+
+    /// A file in the case's folder.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        Path::new(&self.file).with_file_name(name)
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -158,7 +176,8 @@ impl Case {
     /// in the gradient of the weight beside it, so that one's M is taken, and ours is compared with zero.
     ///
     /// Without a record, M is taken from the values, for a bias from those of the weight beside it too because its gradient may
-    /// cancel in part, and δ = 8 ε_f32 M.
+    /// cancel in part, and δ = 8 ε_f32 M. (Measured for checkpoints, which are whole models without a record: at most 0.57 of the
+    /// allowance.)
     #[track_caller]
     pub fn check(&self, route: &str, name: &str, found: &[f32]) {
         const ROUNDING: f64 = f32::EPSILON as f64;
@@ -174,7 +193,8 @@ impl Case {
             let beside = beside(name).and_then(|weight| self.rounding(&weight));
             largest = beside.unwrap_or_else(|| panic!("{}: {name} has no weight beside it", self.file)).0;
         }
-        let whole_model = self.arrays.keys().any(|name| name.starts_with("out.stage."));
+        let stages = self.arrays.keys().any(|name| name.starts_with("out.stage."));
+        let whole_model = stages || self.kind() == "checkpoint";
         let allowed = if whole_model { 8.0 } else { 4.0 } * delta + 16.0 * ROUNDING * largest;
         assert_eq!(found.len(), golden.len(), "{}: {name}: number of values", self.file);
         for (i, (found, golden)) in found.iter().zip(golden).enumerate() {
@@ -214,6 +234,23 @@ fn beside(bias: &str) -> Option<String> {
     bias.strip_suffix(".bias").map(|stem| format!("{stem}.weight"))
 }
 
+/// A file of numpy that holds f32 row by row, as the golden ones do.
+fn npy(path: &Path) -> Array {
+    let file = path.display();
+    let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{file}: {e}"));
+    assert_eq!(bytes[..8], *b"\x93NUMPY\x01\x00", "{file}: begin");
+    let (header, values) = bytes[10..].split_at(u16::from_le_bytes([bytes[8], bytes[9]]) as usize);
+    let header = std::str::from_utf8(header).unwrap_or_else(|e| panic!("{file}: {e}"));
+    let shape = header.trim().strip_prefix("{'descr': '<f4', 'fortran_order': False, 'shape': (");
+    let shape = shape.and_then(|shape| shape.strip_suffix("), }"));
+    let shape = shape.unwrap_or_else(|| panic!("{file}: cannot read {header}"));
+    let sizes = shape.split(',').map(str::trim).filter(|size| !size.is_empty());
+    let values = values.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+    let array = Array { shape: sizes.map(|size| size.parse().unwrap()).collect(), values };
+    assert_eq!(array.values.len(), array.shape.iter().product::<usize>(), "{file}: values");
+    array
+}
+
 pub fn device() -> Device {
     Device::flex().autodiff()
 }
@@ -241,9 +278,11 @@ pub fn sidecars(folder: &Path) -> Vec<PathBuf> {
     for path in entries.map(|entry| entry.unwrap().path()) {
         match path.extension().and_then(|e| e.to_str()) {
             Some("json") => found.push(path),
-            Some("safetensors") => {
+            Some("safetensors" | "pt") => {
                 assert!(path.with_extension("json").is_file(), "{}: no sidecar", path.display())
             }
+            // Inputs and prediction around a checkpoint, which its sidecar names.
+            Some("npy") => {}
             _ => panic!("{}: neither a sidecar nor tensors", path.display()),
         }
     }

@@ -1,0 +1,256 @@
+//! Files of the field: variables with name, shape and type of number, each read as an [`Array`] in the order numpy shows it.
+//!
+//! | format | axes | what is read |
+//! | --- | --- | --- |
+//! | [`Format::Npy`] | as numpy | one array, named after the file |
+//! | [`Format::Npz`] | as numpy | every `.npy` inside, stored or deflated |
+//! | [`Format::Mat5`] | MATLAB's | numeric and logical arrays, plain or compressed, either byte order |
+//! | [`Format::Mat73`] | MATLAB's | the same, from HDF5, where the axes lie reversed |
+//! | [`Format::Hdf5`] | as h5py | numeric datasets at any depth, contiguous or chunked, gzip and shuffle |
+//! | [`Format::Safetensors`] | as stored | everything but 8-bit and smaller floats and complex numbers |
+//!
+//! State dicts of PyTorch have a reader of their own, [`torch`].
+//!
+//! All numbers become `f32`, rounded to nearest; doubles beyond its range become infinite, and [`Summary`] counts them.
+//!
+//! A file is not trusted. Every declared size is compared with the bytes there are before memory is taken; what is compressed
+//! is inflated block by block, never beyond what its declared shape needs, and shapes that need more than deflate can grow are
+//! refused at once.
+
+mod element;
+mod hdf5;
+mod mat5;
+pub mod npy;
+mod npz;
+mod safetensors;
+pub(crate) mod source;
+mod summary;
+pub mod torch;
+mod write;
+
+use std::path::Path;
+
+pub use element::Element;
+pub use summary::Summary;
+
+use crate::Array;
+use crate::error::{Error, Result};
+use source::Source;
+pub(crate) use write::write_whole;
+
+/// Opens a file and lists its variables. The format is told by the first bytes, else by the extension.
+pub fn open(path: impl AsRef<Path>) -> Result<File> {
+    File::new(Source::open(path.as_ref())?)
+}
+
+/// A file whose variables are known.
+#[derive(Debug)]
+pub struct File {
+    source: Source,
+    format: Format,
+    variables: Vec<Variable>,
+    reader: Reader,
+}
+
+/// A variable of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variable {
+    /// Its name; in HDF5 the path from the root without the leading slash.
+    pub name: String,
+    /// Length of every axis, in the order [`File::read`] gives.
+    pub shape: Vec<usize>,
+    /// What it holds.
+    pub kind: Kind,
+}
+
+/// What a variable holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// Real numbers, which can be read.
+    Numbers(Element),
+    /// Anything else, in words; it is listed and cannot be read.
+    Other(String),
+}
+
+/// Format of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One array of numpy.
+    Npy,
+    /// Several arrays of numpy in a zip archive.
+    Npz,
+    /// MATLAB 5 to 7.2.
+    Mat5,
+    /// MATLAB 7.3, which is HDF5 behind a header of 512 bytes.
+    Mat73,
+    /// HDF5.
+    Hdf5,
+    /// Safetensors.
+    Safetensors,
+}
+
+impl File {
+    /// A file whose bytes are in memory; `name` gives its extension and is what errors call it.
+    pub fn from_bytes(name: impl AsRef<Path>, bytes: Vec<u8>) -> Result<Self> {
+        Self::new(Source::from_bytes(name.as_ref(), bytes))
+    }
+
+    /// The path or name it was opened with.
+    pub fn path(&self) -> &Path {
+        self.source.path()
+    }
+
+    /// Its format.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// All variables, also those that cannot be read, in the order of the file.
+    pub fn variables(&self) -> &[Variable] {
+        &self.variables
+    }
+
+    /// The variable of this name.
+    pub fn variable(&self, name: &str) -> Result<&Variable> {
+        self.find(name).map(|at| &self.variables[at])
+    }
+
+    /// The values of a variable, row-major.
+    pub fn read(&self, name: &str) -> Result<Array> {
+        let at = self.find(name)?;
+        let variable = &self.variables[at];
+        let Kind::Numbers(element) = variable.kind else {
+            let Kind::Other(found) = variable.kind.clone() else { unreachable!("the other kind") };
+            return Err(Error::Unsupported { path: self.path().into(), variable: name.into(), found });
+        };
+        let Some(count) = element::count(&variable.shape, element) else {
+            let found = format!("shape {:?}", variable.shape);
+            return Err(Error::content(self.path(), name, "a shape that memory can hold", found));
+        };
+        let values = match &self.reader {
+            Reader::Npy(header) => header.read_all(&self.source, name),
+            Reader::Npz(entries) => npz::read(&self.source, &entries[at], name),
+            Reader::Mat5(places) => mat5::read(&self.source, &places[at], variable, count),
+            Reader::Hdf5(file) => hdf5::read(&self.source, file, variable, self.format, count),
+            Reader::Safetensors(places) => safetensors::read(&self.source, places[at], element, count, name),
+        }?;
+        debug_assert_eq!(values.len(), count);
+        Ok(Array { shape: variable.shape.clone(), values })
+    }
+
+    fn new(source: Source) -> Result<Self> {
+        let format = Format::of(&source)?;
+        let (variables, reader) = match format {
+            Format::Npy => npy::open(&source).map(|(variables, header)| (variables, Reader::Npy(header)))?,
+            Format::Npz => {
+                npz::open(&source).map(|(variables, entries)| (variables, Reader::Npz(entries)))?
+            }
+            Format::Mat5 => {
+                mat5::open(&source).map(|(variables, places)| (variables, Reader::Mat5(places)))?
+            }
+            Format::Mat73 | Format::Hdf5 => hdf5::open(&source, format)
+                .map(|(variables, file)| (variables, Reader::Hdf5(Box::new(file))))?,
+            Format::Safetensors => safetensors::open(&source)
+                .map(|(variables, places)| (variables, Reader::Safetensors(places)))?,
+        };
+        Ok(Self { source, format, variables, reader })
+    }
+
+    fn find(&self, name: &str) -> Result<usize> {
+        self.variables.iter().position(|variable| variable.name == name).ok_or_else(|| Error::NoVariable {
+            path: self.path().into(),
+            variable: name.into(),
+            known: known(&self.variables),
+        })
+    }
+}
+
+impl Kind {
+    /// In words: numpy's name of the type, or what else it is.
+    pub fn name(&self) -> &str {
+        match self {
+            Kind::Numbers(element) => element.name(),
+            Kind::Other(words) => words,
+        }
+    }
+}
+
+impl Format {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Npy => "numpy array",
+            Format::Npz => "numpy archive",
+            Format::Mat5 => "MATLAB 5",
+            Format::Mat73 => "MATLAB 7.3",
+            Format::Hdf5 => "HDF5",
+            Format::Safetensors => "safetensors",
+        }
+    }
+
+    /// By content; a file too damaged to tell goes to the reader its extension names, whose error says more.
+    fn of(source: &Source) -> Result<Self> {
+        let head = source.read_vec(0, source.len().min(HEAD), "first bytes")?;
+        if head.starts_with(npy::MAGIC) {
+            return Ok(Format::Npy);
+        }
+        if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
+            return Ok(Format::Npz);
+        }
+        if hdf5::signature_at(&head, 0) {
+            return Ok(Format::Hdf5);
+        }
+        if mat5::is_header(&head) {
+            return Ok(Format::Mat5);
+        }
+        // The user block of an HDF5 file may have any power of two bytes; MATLAB's has 512 and says so.
+        if hdf5::signature_at(&head, 512) {
+            return Ok(if head.starts_with(b"MATLAB 7.3") { Format::Mat73 } else { Format::Hdf5 });
+        }
+        if hdf5::signature_at(&head, 1024) || hdf5::signature_at(&head, 2048) {
+            return Ok(Format::Hdf5);
+        }
+        if head.len() > 8 && head[8] == b'{' && head[4..8] == [0; 4] {
+            return Ok(Format::Safetensors);
+        }
+        match source.path().extension().and_then(|extension| extension.to_str()) {
+            Some("npy") => Ok(Format::Npy),
+            Some("npz") => Ok(Format::Npz),
+            Some("mat") => Ok(Format::Mat5),
+            Some("h5" | "hdf5") => Ok(Format::Hdf5),
+            Some("safetensors") => Ok(Format::Safetensors),
+            _ => Err(Error::content(
+                source.path(),
+                "first bytes",
+                "a file of numpy, MATLAB 5 to 7.3, HDF5 or safetensors",
+                format!("{:02x?}", &head[..head.len().min(8)]),
+            )),
+        }
+    }
+}
+
+/// What a reader keeps between listing and reading, one item per variable where there are several.
+#[derive(Debug)]
+enum Reader {
+    Npy(npy::Header),
+    Npz(Vec<npz::Entry>),
+    Mat5(Vec<mat5::Place>),
+    Hdf5(Box<hdf5::Hdf5>),
+    Safetensors(Vec<(u64, u64)>),
+}
+
+/// Enough for the farthest place a signature is looked for.
+const HEAD: u64 = 2048 + 8;
+
+/// The names there are, for a message.
+pub(crate) fn known(variables: &[Variable]) -> String {
+    const MOST: usize = 20;
+    if variables.is_empty() {
+        return "none".into();
+    }
+    let names: Vec<_> = variables.iter().take(MOST).map(|variable| variable.name.as_str()).collect();
+    match variables.len() - names.len() {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}

@@ -1,0 +1,196 @@
+//! Datasets from arrays and folders: samples, coarser grids, the inverse problem, normalisers.
+
+use galerkin_data::grid::GridKind::{self, Periodic, Vertices};
+use galerkin_data::normalize::{Fit, Normalizer};
+use galerkin_data::pde::inverse;
+use galerkin_data::{Array, Dataset, Error};
+
+/// Every value tells its place: 10000·sample + place in the sample, targets negative.
+fn numbered(kind: GridKind, shape: &[usize]) -> Dataset {
+    let len: usize = shape[1..].iter().product();
+    let values: Vec<f32> = (0..shape[0] * len).map(|at| (at / len * 10000 + at % len) as f32).collect();
+    let targets = Array { shape: shape.to_vec(), values: values.iter().map(|v| -v).collect() };
+    Dataset::from_arrays(Array { shape: shape.to_vec(), values }, targets, kind).unwrap()
+}
+
+#[test]
+fn samples_and_batches() {
+    let dataset = numbered(Periodic, &[3, 4, 2]);
+    assert_eq!((dataset.len(), dataset.input_shape(), dataset.target_shape()), (3, vec![4, 2], vec![4, 2]));
+    let pair = dataset.sample(1).unwrap();
+    assert_eq!(pair.input.shape, [4, 2]);
+    assert_eq!(pair.input.values[..3], [10000.0, 10001.0, 10002.0]);
+    let batch = dataset.batch(&[2, 0]).unwrap();
+    assert_eq!(batch.target.shape, [2, 4, 2]);
+    assert_eq!((batch.target.values[0], batch.target.values[8]), (-20000.0, -0.0));
+    let error = dataset.sample(3).unwrap_err().to_string();
+    assert_eq!(error, "sample 3: inputs has 3 samples");
+}
+
+#[test]
+fn coarser_grids_are_every_so_many_points() {
+    let line = numbered(Periodic, &[2, 12, 2]).subsample(3).unwrap();
+    assert_eq!(line.grid().points, [4]);
+    assert_eq!(
+        line.sample(1).unwrap().input.values,
+        [0, 1, 6, 7, 12, 13, 18, 19].map(|v| 10000.0 + v as f32)
+    );
+    // Twice in a row is once by the product.
+    let twice = numbered(Periodic, &[2, 12, 2]).subsample(3).unwrap().subsample(2).unwrap();
+    assert_eq!(
+        twice.sample(0).unwrap(),
+        numbered(Periodic, &[2, 12, 2]).subsample_to(2).unwrap().sample(0).unwrap()
+    );
+
+    let square = numbered(Vertices, &[2, 7, 7, 1]).subsample_to(3).unwrap();
+    assert_eq!((square.grid().points, square.grid().spacing), (vec![3, 3], vec![0.5, 0.5]));
+    assert_eq!(square.sample(0).unwrap().input.values, [0.0, 3.0, 6.0, 21.0, 24.0, 27.0, 42.0, 45.0, 48.0]);
+    let memory = square.clone().into_memory().unwrap();
+    assert_eq!(memory.batch(&[1, 0]).unwrap(), square.batch(&[1, 0]).unwrap());
+    assert_eq!(memory.subsample(2).unwrap().grid().points, [2, 2]);
+}
+
+#[test]
+fn grids_that_do_not_nest_are_refused_with_those_that_do() {
+    let message = |dataset: galerkin_data::Result<Dataset>| dataset.unwrap_err().to_string();
+    assert_eq!(
+        message(numbered(Periodic, &[1, 12, 1]).subsample(5)),
+        "a periodic grid of 12 points cannot be subsampled to every 5th point; sizes that work: 12, 6, 4, 3, 2, 1"
+    );
+    assert_eq!(
+        message(numbered(Vertices, &[1, 13, 13, 1]).subsample_to(6)),
+        "a vertices grid of 13 points cannot be subsampled to 6 points; sizes that work: 13, 7, 5, 4, 3, 2"
+    );
+    // Both axes must end with the grid: 12 and 8 intervals have strides 1, 2 and 4 in common.
+    assert_eq!(numbered(Vertices, &[1, 13, 9, 1]).sizes(), [13, 7, 4]);
+    assert!(numbered(Periodic, &[1, 12, 1]).subsample(0).is_err());
+    assert_eq!(numbered(Vertices, &[1, 421, 421, 1]).sizes()[..6], [421, 211, 141, 106, 85, 71]);
+}
+
+#[test]
+fn arrays_that_do_not_fit_are_refused() {
+    let array = |shape: &[usize], len: usize| Array { shape: shape.to_vec(), values: vec![0.0; len] };
+    let message = |inputs, targets| Dataset::from_arrays(inputs, targets, Periodic).unwrap_err().to_string();
+    assert_eq!(
+        message(array(&[2, 3, 1], 6), array(&[2, 4, 1], 8)),
+        "targets: expected shape [2, 3] and channels, as inputs have, found [2, 4, 1]"
+    );
+    assert_eq!(
+        message(array(&[2, 3], 6), array(&[2, 3], 6)),
+        "inputs: expected shape (samples, n, channels) or (samples, n, n, channels), without empty axis, found [2, 3]"
+    );
+    assert_eq!(
+        message(array(&[2, 3, 1], 5), array(&[2, 3, 1], 6)),
+        "inputs: expected shape 5 values, found [2, 3, 1]"
+    );
+    assert!(Dataset::from_arrays(array(&[0, 3, 1], 0), array(&[0, 3, 2], 0), Periodic).unwrap().is_empty());
+}
+
+#[test]
+fn values_that_are_no_numbers_are_found() {
+    let mut values = vec![1.0; 12];
+    let targets = Array { shape: vec![4, 3, 1], values: values.clone() };
+    values[7] = f32::NAN;
+    values[10] = f32::NEG_INFINITY;
+    let inputs = Array { shape: vec![4, 3, 1], values };
+    let dataset = Dataset::from_arrays(inputs, targets, Periodic).unwrap();
+    let [inputs, targets] = dataset.summaries().unwrap();
+    assert_eq!((inputs.nan, inputs.infinite, targets.nan, targets.infinite), (1, 1, 0, 0));
+    let error = dataset.check_finite().unwrap_err();
+    assert!(matches!(error, Error::NotFinite { sample: 2, .. }));
+    assert_eq!(
+        error.to_string(),
+        "inputs: expected finite values, found 1 NaN and 1 infinite, first in sample 2"
+    );
+    // The last sample is the only other bad one, and a coarser grid may miss both.
+    numbered(Periodic, &[2, 4, 1]).check_finite().unwrap();
+}
+
+#[test]
+fn the_inverse_problem_asks_for_pooled_coefficients() {
+    let forward = numbered(Vertices, &[2, 13, 13, 1]);
+    let fine = forward.sample(1).unwrap();
+    let dataset = forward.clone().subsample(3).unwrap().inverse(3).unwrap();
+    assert_eq!((dataset.grid().points, dataset.target_grid().points), (vec![5, 5], vec![3, 3]));
+    let pair = dataset.sample(1).unwrap();
+    // Inputs are solutions at points, targets coefficients averaged twice: 13 → 5 by 3, 5 → 3 by 2.
+    assert_eq!(pair.input, forward.clone().subsample(3).unwrap().sample(1).unwrap().target);
+    let middle = inverse::pool(&fine.input.values, 13, 13, 3);
+    assert_eq!(pair.target, Array { shape: vec![3, 3, 1], values: inverse::pool(&middle, 5, 5, 2) });
+    // In memory it is the same.
+    assert_eq!(dataset.clone().into_memory().unwrap().sample(1).unwrap(), pair);
+    // Once is enough.
+    assert!(dataset.clone().inverse(3).is_err());
+    assert!(dataset.subsample(2).is_err());
+    // Sizes of the published experiments: 421 → 141 by points, 141 → 36 by means.
+    let sizes = numbered(Vertices, &[1, 421, 421, 1]).subsample_to(141).unwrap().inverse(36).unwrap();
+    assert_eq!((sizes.grid().points, sizes.target_grid().points), (vec![141, 141], vec![36, 36]));
+    let error = forward.inverse(6).unwrap_err().to_string();
+    assert!(error.ends_with("to 6 points; sizes that work: 13, 7, 5, 4, 3, 2, 1"), "{error}");
+    assert!(
+        numbered(Periodic, &[1, 12, 1]).inverse(3).unwrap_err().to_string().ends_with("1 axes and not 2")
+    );
+}
+
+#[test]
+fn inputs_come_normalised_and_then_noisy() {
+    let plain = numbered(Periodic, &[5, 6, 1]);
+    let normalizer = plain.fit_inputs(&[0, 1, 2]).unwrap();
+    let noisy = plain.clone().noisy(0.1, 9).normalized(normalizer.clone()).unwrap();
+    let mut expected = plain.sample(4).unwrap().input.values;
+    normalizer.apply(&mut expected).unwrap();
+    let noise = inverse::noise(9, 4, 6, 0.1);
+    expected.iter_mut().zip(&noise).for_each(|(x, noise)| *x += noise);
+    assert_eq!(noisy.sample(4).unwrap().input.values, expected);
+    // The same sample always has the same noise; targets and statistics have none.
+    assert_eq!(
+        noisy.batch(&[4, 4]).unwrap().input.values[..6],
+        noisy.batch(&[0, 4]).unwrap().input.values[6..]
+    );
+    assert_eq!(noisy.sample(4).unwrap().target, plain.sample(4).unwrap().target);
+    assert_eq!(noisy.fit_inputs(&[0, 1, 2]).unwrap(), normalizer);
+    let wrong = plain.subsample(2).unwrap().normalized(normalizer).unwrap_err().to_string();
+    assert_eq!(wrong, "normaliser of the inputs: expected shape [3, 1], that of an input, found [6, 1]");
+}
+
+#[test]
+fn normalisers_fit_invert_and_survive_a_file() {
+    // Two samples of two points: means 2 and −1, population deviations 1 and 3.
+    let mut fit = Fit::new(&[2, 1]);
+    fit.add(&[1.0, 2.0]).unwrap();
+    fit.add(&[3.0, -4.0]).unwrap();
+    assert!(fit.add(&[0.0]).is_err());
+    let normalizer = fit.finish().unwrap();
+    assert_eq!(
+        (&normalizer.mean.values[..], &normalizer.deviation.values[..]),
+        (&[2.0, -1.0][..], &[1.0, 3.0][..])
+    );
+    let mut sample = [3.0, 8.0];
+    normalizer.apply(&mut sample).unwrap();
+    assert_eq!(sample, [1.0 / (1.0 + 1e-5), 9.0 / (3.0 + 1e-5)]);
+    normalizer.invert(&mut sample).unwrap();
+    // A division and a product, and a sum with the mean: one rounding each of values below 16.
+    assert!((sample[0] - 3.0).abs() <= 2e-6 && (sample[1] - 8.0).abs() <= 2e-6, "{sample:?}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("normalizer.safetensors");
+    normalizer.save(&path).unwrap();
+    assert_eq!(Normalizer::open(&path).unwrap(), normalizer);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing temporary stays");
+    std::fs::write(&path, &std::fs::read(&path).unwrap()[..50]).unwrap();
+    assert!(Normalizer::open(&path).unwrap_err().to_string().contains("normalizer.safetensors"));
+    assert!(normalizer.save(folder.path().join("no/such/folder")).is_err());
+    assert!(Fit::new(&[2]).finish().is_err());
+}
+
+/// A large mean must not eat the deviation: 10⁴ ± 10⁻², where sums of squares in f32 would leave nothing.
+#[test]
+fn small_deviations_around_large_means_are_kept() {
+    let mut fit = Fit::new(&[1]);
+    for step in 0..1000 {
+        fit.add(&[10000.0 + if step % 2 == 0 { 0.01 } else { -0.01 }]).unwrap();
+    }
+    let found = fit.finish().unwrap().deviation.values[0];
+    // f32 has steps of 2⁻¹⁰ there: ±0.01 is stored as ±10/1024.
+    assert!((found - 10.0 / 1024.0).abs() < 1e-8, "{found}");
+}

@@ -1,0 +1,178 @@
+//! Files of others as dataset folders, and dataset folders that are not what they say.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use galerkin_data::generate::write_dataset;
+use galerkin_data::grid::GridKind;
+use galerkin_data::import::{Import, Known};
+use galerkin_data::pde::{Burgers, Problem};
+use galerkin_data::{Dataset, Error, io};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/mat").join(name)
+}
+
+fn import(files: &[&str], subsample: usize) -> Import {
+    Import { files: files.iter().map(|file| fixture(file)).collect(), subsample, ..Import::default() }
+}
+
+#[test]
+fn published_files_need_no_names() {
+    let place = tempfile::tempdir().unwrap();
+    for (file, inputs, targets, kind, shape) in [
+        ("burgers_v5_compressed.mat", "a", "u", GridKind::Periodic, vec![4, 16, 1]),
+        ("burgers_v73.mat", "a", "u", GridKind::Periodic, vec![4, 16, 1]),
+        ("darcy_v5_narrow.mat", "coeff", "sol", GridKind::Vertices, vec![3, 7, 7, 1]),
+        ("darcy_v73_chunked.mat", "coeff", "sol", GridKind::Vertices, vec![3, 7, 7, 1]),
+    ] {
+        let folder = place.path().join(file);
+        let meta = import(&[file], 1).write(&folder).unwrap();
+        assert_eq!((meta.grid.kind, &meta.grid.points[..]), (kind, &shape[1..shape.len() - 1]));
+        let dataset = Dataset::open(&folder).unwrap();
+        assert_eq!(dataset.meta(), Some(&meta));
+        dataset.verify().unwrap();
+        let source = io::open(fixture(file)).unwrap();
+        for (index, sample) in (0..dataset.len()).map(|index| (index, dataset.sample(index).unwrap())) {
+            let len = sample.input.values.len();
+            assert_eq!(sample.input.shape, shape[1..]);
+            assert_eq!(sample.input.values, source.read(inputs).unwrap().values[index * len..][..len]);
+            assert_eq!(sample.target.values, source.read(targets).unwrap().values[index * len..][..len]);
+        }
+        // Anyone reads the arrays: the header is numpy's.
+        let written = io::open(folder.join("inputs.npy")).unwrap();
+        assert_eq!(written.read("inputs").unwrap().shape, shape);
+        assert_eq!(
+            fs::read(folder.join("inputs.npy")).unwrap().len() % 64,
+            shape.iter().product::<usize>() * 4 % 64
+        );
+    }
+    // Nothing temporary is left.
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 4);
+}
+
+#[test]
+fn imported_grids_can_be_coarser_and_files_follow_each_other() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("both");
+    import(&["darcy_v5.mat", "darcy_v73_chunked.mat"], 3).write(&folder).unwrap();
+    let dataset = Dataset::open(&folder).unwrap();
+    assert_eq!((dataset.len(), dataset.grid().points), (6, vec![3, 3]));
+    assert_eq!(dataset.sample(1).unwrap(), dataset.sample(4).unwrap());
+    let whole = place.path().join("whole");
+    import(&["darcy_v5.mat"], 1).write(&whole).unwrap();
+    let coarse = Dataset::open(&whole).unwrap().subsample(3).unwrap();
+    assert_eq!(dataset.sample(2).unwrap(), coarse.sample(2).unwrap());
+}
+
+#[test]
+fn other_names_are_told() {
+    let place = tempfile::tempdir().unwrap();
+    let named = Import {
+        files: vec![fixture("burgers.a.npy"), fixture("burgers.u.npy")],
+        inputs: Some("burgers.a".into()),
+        targets: Some("burgers.u".into()),
+        problem: Some(Known::Burgers),
+        subsample: 0,
+    };
+    let folder = place.path().join("named");
+    named.write(&folder).unwrap();
+    assert_eq!(Dataset::open(&folder).unwrap().grid().points, [16]);
+
+    let message = |import: Import| import.write(place.path().join("refused")).unwrap_err().to_string();
+    let unknown = message(Import { problem: None, ..named.clone() });
+    assert!(unknown.contains("or to be told the problem, found burgers.a; burgers.u"), "{unknown}");
+    let missing = message(Import { inputs: Some("x".into()), ..import(&["darcy_v5.mat"], 1) });
+    assert!(missing.ends_with("darcy_v5.mat: no variable `x`; the file has coeff, sol"), "{missing}");
+    let rank = message(Import { problem: Some(Known::Darcy), ..named.clone() });
+    assert!(
+        rank.contains("expected shape (samples, n, n) or (samples, n, n, channels), found [4, 16]"),
+        "{rank}"
+    );
+    let stride = message(import(&["darcy_v5.mat"], 4));
+    assert!(stride.ends_with("to every 4th point; sizes that work: 7, 4, 3, 2"), "{stride}");
+    assert!(named.write(&folder).unwrap_err().to_string().contains("expected a name that is free"));
+    assert!(message(Import::default()).ends_with("no file was named"));
+    // A refusal leaves nothing behind.
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+}
+
+/// What the generator writes is opened like what is imported.
+#[test]
+fn generated_folders_are_opened_and_verified() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("generated");
+    let problem = Problem::Burgers(Burgers { points: 64, ..Burgers::default() });
+    let meta = write_dataset(&folder, &problem, 5, 3, |_| ControlFlow::Continue(())).unwrap();
+    let dataset = Dataset::open(&folder).unwrap();
+    assert_eq!((dataset.meta(), dataset.len(), dataset.grid().points), (Some(&meta), 3, vec![64]));
+    dataset.verify().unwrap();
+    dataset.check_finite().unwrap();
+    let sample = problem.sample(5, 2).unwrap();
+    assert_eq!(dataset.sample(2).unwrap().target.values, sample.target);
+}
+
+/// An import that fails half-way: the second file is damaged where only reading its values shows it.
+#[test]
+fn a_failed_import_leaves_nothing_and_touches_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let damaged = place.path().join("damaged.mat");
+    let mut bytes = fs::read(fixture("darcy_v5_compressed.mat")).unwrap();
+    // Inside the first compressed variable, far behind its name.
+    bytes[136 + 200] ^= 0xff;
+    fs::write(&damaged, bytes).unwrap();
+    let begun = place.path().join("darcy.partial");
+    fs::create_dir(&begun).unwrap();
+    let files = vec![fixture("darcy_v5.mat"), damaged];
+    let error =
+        Import { files, ..Import::default() }.write(place.path().join("darcy")).unwrap_err().to_string();
+    assert!(error.contains("damaged.mat"), "{error}");
+    let mut left: Vec<_> =
+        fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["damaged.mat", "darcy.partial"]);
+}
+
+#[test]
+fn folders_that_are_not_what_they_say() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("burgers");
+    import(&["burgers_v5.mat"], 1).write(&folder).unwrap();
+    let message = || Dataset::open(&folder).unwrap_err().to_string();
+
+    let inputs = folder.join("inputs.npy");
+    let good = fs::read(&inputs).unwrap();
+    let mut changed = good.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    fs::write(&inputs, &changed).unwrap();
+    let dataset = Dataset::open(&folder).unwrap();
+    assert!(matches!(dataset.verify().unwrap_err(), Error::Checksum { path, .. } if path == inputs));
+
+    // A file that shrinks while it is open: the samples that are gone are errors.
+    fs::write(&inputs, &good[..good.len() - 8]).unwrap();
+    assert!(dataset.sample(0).is_ok());
+    assert!(matches!(dataset.sample(3).unwrap_err(), Error::Io { .. }));
+    assert!(
+        message()
+            .contains("inputs.npy: values: expected 256 bytes for shape [4, 16, 1] of float32, found 248")
+    );
+    fs::write(&inputs, &good).unwrap();
+
+    let meta = folder.join("meta.toml");
+    let text = fs::read_to_string(&meta).unwrap();
+    fs::write(&meta, text.replace("samples = 4", "samples = 5")).unwrap();
+    assert!(
+        message().ends_with("expected shape [5, 16, 1], as meta.toml says, found [4, 16, 1]"),
+        "{}",
+        message()
+    );
+    fs::write(&meta, "samples = ").unwrap();
+    assert!(
+        message().contains("meta.toml: file: expected the description of a dataset, found TOML"),
+        "{}",
+        message()
+    );
+    fs::remove_file(&meta).unwrap();
+    assert!(message().contains("meta.toml"), "{}", message());
+}

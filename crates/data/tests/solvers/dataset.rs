@@ -1,0 +1,174 @@
+use galerkin_data::generate::{GenerateError, checksum, write_dataset};
+use galerkin_data::meta::{Meta, Origin};
+use galerkin_data::pde::{self, Burgers, Coefficient, Darcy, Problem, Sample, SampleError};
+use galerkin_data::random_field::FieldLaw;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+fn problems() -> [Problem; 2] {
+    let initial = FieldLaw { modes: 128, ..FieldLaw::BURGERS };
+    let field = FieldLaw { modes: 29, ..FieldLaw::DARCY };
+    [
+        Problem::Burgers(Burgers {
+            points: 64,
+            viscosity: 0.05,
+            tolerance: 1e-6,
+            initial,
+            ..Burgers::default()
+        }),
+        Problem::Darcy(Darcy { points: 29, field, ..Darcy::default() }),
+    ]
+}
+
+fn samples(problem: &Problem, count: u32) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    pde::generate::<SampleError>(problem, 9, 0..count, |index, sample| {
+        assert_eq!(index as usize, samples.len());
+        samples.push(sample);
+        Ok(())
+    })
+    .unwrap();
+    samples
+}
+
+#[test]
+fn samples_have_the_same_bits_with_any_number_of_threads() {
+    for problem in problems() {
+        let one_by_one: Vec<Sample> = (0..40).map(|index| problem.sample(9, index).unwrap()).collect();
+        for threads in [1, 2, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            assert_eq!(pool.install(|| samples(&problem, 40)), one_by_one, "{threads} threads");
+        }
+        assert_ne!(one_by_one[0], one_by_one[1]);
+        assert_ne!(problem.sample(10, 0).unwrap(), one_by_one[0]);
+    }
+}
+
+#[test]
+fn a_coefficient_is_what_its_law_says() {
+    let [_, Problem::Darcy(darcy)] = problems() else { unreachable!() };
+    let values = Problem::Darcy(darcy.clone()).sample(9, 0).unwrap().input;
+    assert!(values.iter().all(|&a| a == 12.0 || a == 3.0));
+    assert!(values.contains(&12.0) && values.contains(&3.0));
+    let lognormal = Coefficient::Lognormal { location: 1.0, scale: 2.0 };
+    let smooth = Problem::Darcy(Darcy { coefficient: lognormal, ..darcy }).sample(9, 0).unwrap();
+    // The same field stands behind both: its sign is that of log a − 1.
+    assert!(values.iter().zip(&smooth.input).all(|(two, a)| (*two == 12.0) == (a.ln() >= 1.0)));
+}
+
+fn write(folder: &Path, problem: &Problem, count: u32, stop: &[u32]) -> Result<Meta, GenerateError> {
+    write_dataset(folder, problem, 9, count, |done| {
+        if stop.contains(&done) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+}
+
+fn bytes(folder: &Path) -> Vec<Vec<u8>> {
+    let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["inputs.npy", "meta.toml", "targets.npy"]);
+    names.iter().map(|name| fs::read(folder.join(name)).unwrap()).collect()
+}
+
+#[test]
+fn an_interrupted_dataset_is_resumed_to_the_same_bytes() {
+    for problem in problems() {
+        let temporary = tempfile::tempdir().unwrap();
+        let [whole, pieces] = ["whole", "pieces"].map(|name| temporary.path().join(name));
+        write(&whole, &problem, 40, &[]).unwrap();
+        for stop in [1, 33] {
+            match write(&pieces, &problem, 40, &[stop]) {
+                Err(GenerateError::Stopped { complete, samples: 40 }) => assert_eq!(complete, stop),
+                other => panic!("{other:?}"),
+            }
+            // A crash after the record leaves samples nobody vouches for.
+            let torn = temporary.path().join("pieces.partial/inputs.npy");
+            let mut content = fs::read(&torn).unwrap();
+            content.extend([0xff; 77]);
+            fs::write(&torn, content).unwrap();
+        }
+        assert!(!pieces.exists());
+        write(&pieces, &problem, 40, &[]).unwrap();
+        assert!(!temporary.path().join("pieces.partial").exists());
+        assert_eq!(bytes(&pieces), bytes(&whole));
+    }
+}
+
+#[test]
+fn files_hold_the_samples_and_meta_tells_about_them() {
+    let [burgers, darcy] = problems();
+    let temporary = tempfile::tempdir().unwrap();
+    for (problem, shape) in [(burgers, "(5, 64, 1)"), (darcy, "(5, 29, 29, 1)")] {
+        let folder = temporary.path().join(format!("{}", problem.grid().points.len()));
+        let meta = write(&folder, &problem, 5, &[]).unwrap();
+        let text = fs::read_to_string(folder.join("meta.toml")).unwrap();
+        assert_eq!(toml::from_str::<Meta>(&text).unwrap(), meta);
+        assert_eq!(meta.problem, Origin::from(problem.clone()));
+        assert_eq!((meta.samples, meta.seed), (5, Some(9)));
+        let file = fs::read(folder.join("targets.npy")).unwrap();
+        assert_eq!(meta.checksums.targets, checksum(&folder.join("targets.npy")).unwrap());
+        let data: Vec<u8> =
+            samples(&problem, 5).iter().flat_map(|s| &s.target).flat_map(|v| v.to_le_bytes()).collect();
+        assert!(file.ends_with(&data));
+        let header = &file[..file.len() - data.len()];
+        assert_eq!(header.len() % 64, 0);
+        assert!(String::from_utf8_lossy(header).contains(shape), "{header:?}");
+    }
+}
+
+#[test]
+fn more_samples_begin_with_the_same_ones() {
+    let [problem, _] = problems();
+    assert_eq!(samples(&problem, 70)[..40], samples(&problem, 40));
+}
+
+#[test]
+fn other_settings_do_not_continue_a_folder() {
+    let [problem, other] = problems();
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("data");
+    write(&folder, &problem, 8, &[3]).unwrap_err();
+    for (problem, seed, count, word) in
+        [(&other, 9, 8, "problem"), (&problem, 10, 8, "seed"), (&problem, 9, 9, "samples")]
+    {
+        let error = write_dataset(&folder, problem, seed, count, |_| ControlFlow::Continue(())).unwrap_err();
+        assert!(matches!(error, GenerateError::OtherSettings { .. }), "{error}");
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    fs::write(temporary.path().join("data.partial/inputs.npy"), [0; 10]).unwrap();
+    let error = write(&folder, &problem, 8, &[]).unwrap_err();
+    assert!(matches!(error, GenerateError::Damaged { .. }), "{error}");
+
+    let whole = temporary.path().join("whole");
+    write(&whole, &problem, 1, &[]).unwrap();
+    assert!(matches!(write(&whole, &problem, 1, &[]), Err(GenerateError::Exists { .. })));
+    let seed = u64::MAX;
+    let error =
+        write_dataset(&temporary.path().join("seed"), &problem, seed, 1, |_| ControlFlow::Continue(()));
+    assert!(matches!(error, Err(GenerateError::Settings(_))));
+}
+
+/// CRC-32 of "123456789", the check value of the polynomial's definition.
+#[test]
+fn checksums_are_those_of_zip_and_gzip() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path().join("digits");
+    fs::write(&path, "123456789").unwrap();
+    assert_eq!(checksum(&path).unwrap(), "cbf43926");
+}
+
+#[test]
+fn impossible_problems_are_errors_that_name_the_sample() {
+    let [Problem::Burgers(burgers), Problem::Darcy(darcy)] = problems() else { unreachable!() };
+    for problem in [
+        Problem::Burgers(Burgers { points: 0, ..burgers.clone() }),
+        Problem::Burgers(Burgers { points: usize::MAX, ..burgers.clone() }),
+        Problem::Burgers(Burgers { viscosity: -1.0, ..burgers }),
+        Problem::Darcy(Darcy { points: usize::MAX, ..darcy.clone() }),
+        Problem::Darcy(Darcy { field: FieldLaw { modes: usize::MAX, ..darcy.field }, ..darcy.clone() }),
+        Problem::Darcy(Darcy { source: f64::NAN, ..darcy }),
+    ] {
+        let error = problem.sample(9, 4).unwrap_err();
+        assert!(error.to_string().contains("sample 4"), "{error}");
+    }
+}
