@@ -68,8 +68,8 @@ pub struct Samples {
     /// Folder to write
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Size of a published dataset
-    #[arg(long, conflicts_with_all = ["samples", "grid"])]
+    /// paper: 1,024 samples to train and 100 to test, the last of the same folder, on 8192 points or 421 × 421
+    #[arg(long, hide_possible_values = true, conflicts_with_all = ["samples", "grid"])]
     pub preset: Option<Preset>,
     /// No progress
     #[arg(long, short)]
@@ -78,8 +78,8 @@ pub struct Samples {
 
 /// Sizes of published datasets.
 #[derive(Clone, Copy, Debug, ValueEnum)]
+#[allow(missing_docs)]
 pub enum Preset {
-    /// 1,024 samples to train and, as the last ones of the same folder, 100 to test, on the finest grid (8192 points; 421 × 421)
     Paper,
 }
 
@@ -105,10 +105,10 @@ pub struct Burgers {
     pub tolerance: Option<f64>,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub law: Law,
+    pub samples: Samples,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub samples: Samples,
+    pub law: Law,
 }
 
 /// Darcy's flow.
@@ -123,7 +123,7 @@ pub struct Darcy {
     #[arg(long, value_name = "n", default_value_t = 421)]
     pub grid: usize,
     /// Coefficient above and below the threshold
-    #[arg(long, value_name = "HI,LO", default_value = "12,3", value_parser = pair)]
+    #[arg(long, value_name = "HI,LO", default_value = "12,3", value_parser = pair, allow_hyphen_values = true)]
     pub contrast: [f64; 2],
     /// Where the random field is cut in two
     #[arg(long, value_name = "g", default_value_t = 0.0, allow_negative_numbers = true)]
@@ -139,10 +139,10 @@ pub struct Darcy {
     pub tolerance: Option<f64>,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub law: Law,
+    pub samples: Samples,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub samples: Samples,
+    pub law: Law,
 }
 
 /// The law N(0, σ²(−Δ + τ²)^−γ) of the random field behind the input.
@@ -176,7 +176,7 @@ pub struct Import {
     /// Files to read
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Variable of the inputs, (samples, points…) with or without channels [default: a for Burgers, coeff for Darcy]
+    /// Variable of the inputs, (samples, points…) [default: a for Burgers, coeff for Darcy]
     #[arg(long, value_name = "NAME")]
     pub inputs: Option<String>,
     /// Variable of the targets [default: u for Burgers, sol for Darcy]
@@ -188,8 +188,8 @@ pub struct Import {
     /// Take every so many points along every axis
     #[arg(long, value_name = "s", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub subsample: u32,
-    /// Kind of grid: burgers for a periodic line, darcy for a square with its boundary [default: told by the variables]
-    #[arg(long)]
+    /// burgers: a periodic line; darcy: a square with its boundary [default: told by the variables]
+    #[arg(long, hide_possible_values = true)]
     pub problem: Option<Problem>,
 }
 
@@ -212,7 +212,7 @@ pub struct Info {
     /// A dataset folder, or a file of MATLAB, HDF5, numpy, safetensors or PyTorch
     #[arg(value_name = "DATASET|FILE")]
     pub path: PathBuf,
-    /// Draw the first samples of a dataset, as .png or .svg [default name: that of the dataset, in the current folder]
+    /// Draw the first samples of a dataset, as .png or .svg [default: the name of the dataset, .png, here]
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "", value_parser = figure)]
     pub figure: Option<PathBuf>,
 }

@@ -51,7 +51,12 @@ pub fn sizes(points: &[usize]) -> String {
 /// Millions of bytes.
 pub fn megabytes(bytes: u64) -> String {
     let megabytes = bytes as f64 / 1e6;
-    if megabytes < 10.0 { format!("{megabytes:.1} MB") } else { format!("{megabytes:.0} MB") }
+    let decimals = match megabytes {
+        small if small < 0.995 => 2,
+        some if some < 9.95 => 1,
+        _ => 0,
+    };
+    format!("{megabytes:.decimals$} MB")
 }
 
 #[cfg(test)]
@@ -70,6 +75,7 @@ mod tests {
 
     #[test]
     fn megabytes_are_millions_of_bytes() {
-        assert_eq!([0, 73_662_464, 1_593_747_872].map(megabytes), ["0.0 MB", "74 MB", "1594 MB"]);
+        let shown = [81_920, 1_156_000, 73_662_464, 1_593_747_872].map(megabytes);
+        assert_eq!(shown, ["0.08 MB", "1.2 MB", "74 MB", "1594 MB"]);
     }
 }

@@ -22,7 +22,7 @@ fn hill(n: usize, steep: f32) -> Vec<f32> {
 }
 
 fn checks(n: usize) -> Vec<f32> {
-    (0..n * n).map(|k| if (k / n * 5 / n + k % n * 5 / n) % 2 == 0 { 12.0 } else { 3.0 }).collect()
+    (0..n * n).map(|k| if (k / n * 5 / n + k % n * 5 / n).is_multiple_of(2) { 12.0 } else { 3.0 }).collect()
 }
 
 fn line_figure(predicted: bool) -> Scene {

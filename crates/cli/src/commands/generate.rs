@@ -13,7 +13,7 @@ use galerkin_data::pde::{self, Coefficient, Problem};
 use galerkin_data::random_field::FieldLaw;
 
 use super::Interrupted;
-use crate::args::{Burgers, Darcy, Equation, Law, Preset, Samples};
+use crate::args::{Burgers, Darcy, Equation, Law, Preset};
 use crate::output;
 use crate::progress::Progress;
 
@@ -29,14 +29,22 @@ pub(super) fn run(equation: Equation) -> anyhow::Result<()> {
     };
     // Without a slash at the end, which would come before `.partial`.
     let folder: PathBuf = samples.out.components().collect();
-    if is_complete(&folder, &problem, samples.seed, count) {
+    if folder.exists() {
+        if !is_complete(&folder, &problem, samples.seed, count) {
+            bail!(
+                "{} exists and is not the dataset asked for; name another folder, or delete it",
+                folder.display()
+            );
+        }
         writeln!(io::stdout(), "{} is complete already", folder.display())?;
         return Ok(());
     }
-    announce(&folder, &problem, count, &samples)?;
+    let bytes = check_space(&folder, &problem, count)?;
     // Settings that cannot work shall leave no folder behind.
-    if !folder.exists() {
-        problem.sample(samples.seed, 0)?;
+    problem.sample(samples.seed, 0)?;
+    if !samples.quiet {
+        let (grid, size) = (output::sizes(&problem.grid().points), output::megabytes(bytes));
+        writeln!(io::stderr(), "{count} samples on {grid} points, {size}, to {}", folder.display())?;
     }
     let stop = stop_on_interrupt(samples.quiet)?;
     let mut progress = Progress::new(u64::from(count), "samples", samples.quiet);
@@ -106,27 +114,22 @@ fn is_complete(folder: &Path, problem: &Problem, seed: u64, count: u32) -> bool 
     })
 }
 
-/// Says how much is going to be written, and refuses what does not fit on the disk.
-fn announce(folder: &Path, problem: &Problem, count: u32, samples: &Samples) -> anyhow::Result<()> {
+/// The bytes of the dataset; an error if those not yet written do not fit on the disk.
+fn check_space(folder: &Path, problem: &Problem, count: u32) -> anyhow::Result<u64> {
+    // Two arrays of f32. What is too much to count is too much for any disk.
     let points = problem.grid().points;
-    // Two arrays of f32. A grid too large to count is refused where its samples are made.
-    let values = points.iter().try_fold(u64::from(count), |product, n| product.checked_mul(*n as u64));
-    let Some(bytes) = values.and_then(|values| values.checked_mul(8)) else { return Ok(()) };
+    let bytes = points.iter().fold(8 * u64::from(count), |bytes, n| bytes.saturating_mul(*n as u64));
     let part = folder.with_added_extension("partial");
-    let there =
+    let written =
         ["inputs.npy", "targets.npy"].map(|name| part.join(name).metadata().map_or(0, |file| file.len()));
-    let missing = bytes.saturating_sub(there.iter().sum());
+    let missing = bytes.saturating_sub(written.iter().sum());
     if let Some(free) = free_bytes(folder)
         && free < missing
     {
         let [needed, free] = [missing, free].map(output::megabytes);
         bail!("{}: expected {needed} of free space, found {free}", folder.display());
     }
-    if !samples.quiet {
-        let (grid, size) = (output::sizes(&points), output::megabytes(bytes));
-        writeln!(io::stderr(), "{count} samples on {grid} points, {size}, to {}", folder.display())?;
-    }
-    Ok(())
+    Ok(bytes)
 }
 
 /// Free bytes on the disk that a path not there yet will be on; `None` if the system does not tell.

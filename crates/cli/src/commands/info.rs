@@ -27,7 +27,7 @@ pub(super) fn run(args: Info) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    if args.figure.is_some() {
+    if args.figure.is_some() && args.path.is_file() {
         let path = args.path.display();
         bail!("{path}: figures are drawn of dataset folders; `galerkin import {path} --out DIR` makes one");
     }
@@ -101,13 +101,14 @@ fn row(name: &str, shape: &[usize], kind: &str, summary: Option<Summary>) -> Vec
     cells
 }
 
-/// Five digits, plain where that is short.
+/// At most five digits, plain where that is short.
 fn number(value: f64) -> String {
     if value == 0.0 {
         "0".into()
     } else if (1e-3..1e5).contains(&value.abs()) {
         let before = libm::log10(value.abs()).floor() as i32;
-        format!("{value:.*}", (4 - before).max(0) as usize)
+        let text = format!("{value:.*}", (4 - before).max(0) as usize);
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
     } else {
         format!("{value:.4e}")
     }
@@ -119,10 +120,10 @@ fn describe(meta: &Meta) -> String {
         Origin::Burgers(p) => format!("Burgers, viscosity {:.6}, time {}", p.viscosity, p.time),
         Origin::Darcy(p) => match p.coefficient {
             Coefficient::Threshold { at, above, below } => {
-                format!("Darcy, coefficient {above} where the field is at least {at} and {below} elsewhere")
+                format!("Darcy, coefficient {above} above and {below} below {at}")
             }
             Coefficient::Lognormal { location, scale } => {
-                format!("Darcy, coefficient exp({location} + {scale}·field)")
+                format!("Darcy, coefficient exp({location} + {scale}·g)")
             }
         },
         Origin::Imported(imported) => format!("imported from {}", imported.files.join(", ")),
@@ -198,8 +199,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_five_digits() {
-        let shown = [0.0, 12.0, -0.25, 1234.56, 99999.4, 1e-7, f64::from(f32::MAX)].map(number);
-        assert_eq!(shown, ["0", "12.000", "-0.25000", "1234.6", "99999", "1.0000e-7", "3.4028e38"]);
+    fn numbers_have_five_digits_at_most() {
+        let shown = [0.0, 12.0, -0.25, 1234.56, 99999.4, 100.0, 1e-7, f64::from(f32::MAX)].map(number);
+        assert_eq!(shown, ["0", "12", "-0.25", "1234.6", "99999", "100", "1.0000e-7", "3.4028e38"]);
     }
 }

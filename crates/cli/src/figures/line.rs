@@ -41,7 +41,7 @@ const LEFT: f64 = 86.0;
 const WIDE: f64 = 820.0;
 const NARROW: f64 = 560.0;
 const ROW: f64 = 190.0;
-const GAP: f64 = 46.0;
+const GAP: f64 = 56.0;
 const TOP: f64 = 104.0;
 const BOTTOM: f64 = 66.0;
 

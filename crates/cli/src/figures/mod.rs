@@ -1,7 +1,7 @@
 //! Figures from plain arrays, as PNG or SVG: the same numbers give the same bytes on any machine.
 //!
-//! A figure is a [`Scene`], shapes and words at places, which [`raster`] or [`svg`] turn into a file; nothing is asked of the
-//! system, not even a font. Values that are not finite are left out of curves and grey in pictures; constant and empty data have
+//! A figure is a [`Scene`], shapes and words at places, which becomes a file without asking the system for anything, not even
+//! for a font. Values that are not finite are left out of curves and grey in pictures; constant and empty data have
 //! a figure too.
 
 mod axis;
