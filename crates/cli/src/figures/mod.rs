@@ -1,0 +1,94 @@
+//! Figures from plain arrays, as PNG or SVG: the same numbers give the same bytes on any machine.
+//!
+//! A figure is a [`Scene`], shapes and words at places, which becomes a file without asking the system for anything, not even
+//! for a font. Values that are not finite are left out of curves and grey in pictures; constant and empty data have
+//! a figure too.
+
+mod axis;
+mod chart;
+mod colour;
+mod convergence;
+mod font;
+mod image;
+mod line;
+mod raster;
+mod scene;
+mod svg;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+pub use convergence::{Curve, Epoch, Point, convergence, resolutions};
+pub use image::{Field, FieldRow, fields, reconstructions};
+pub use line::{LineRow, Lines, lines};
+pub use scene::Scene;
+
+/// Why a figure was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The name does not say a format that can be drawn.
+    #[error("{}: expected a name that ends in .png or .svg", .0.display())]
+    Format(PathBuf),
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl Scene {
+    /// The bytes of a PNG file.
+    pub fn png(&self) -> Vec<u8> {
+        raster::png(self)
+    }
+
+    /// The text of an SVG file.
+    pub fn svg(&self) -> String {
+        svg::svg(self)
+    }
+
+    /// Writes the file, complete or not at all, in the format its name ends in.
+    pub fn save(&self, path: &Path) -> Result<(), Error> {
+        let bytes = match format(path)? {
+            Format::Png => self.png(),
+            Format::Svg => self.svg().into_bytes(),
+        };
+        let mut name = OsString::from(path.file_name().unwrap_or_default());
+        name.push(".partial");
+        let partial = path.with_file_name(name);
+        let written = (|| {
+            let mut file = fs::File::create(&partial)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            fs::rename(&partial, path)
+        })();
+        written.map_err(|source| {
+            // The error that matters is the first one.
+            let _ = fs::remove_file(&partial);
+            Error::Io { path: path.into(), source }
+        })
+    }
+}
+
+/// An error now rather than after the figure is drawn, if [`Scene::save`] would refuse the name.
+pub fn check_name(path: &Path) -> Result<(), Error> {
+    format(path).map(drop)
+}
+
+enum Format {
+    Png,
+    Svg,
+}
+
+fn format(path: &Path) -> Result<Format, Error> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("png") => Ok(Format::Png),
+        Some("svg") => Ok(Format::Svg),
+        _ => Err(Error::Format(path.into())),
+    }
+}
