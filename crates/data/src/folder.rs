@@ -35,7 +35,7 @@ pub(crate) fn read_meta(folder: &Path) -> Result<Meta> {
 /// Writes the description, complete or not at all.
 pub(crate) fn write_meta(meta: &Meta, folder: &Path) -> Result<()> {
     let text = toml::to_string(meta).map_err(|error| Error::setting(META, error.to_string()))?;
-    write_whole(&folder.join(META), text.as_bytes())
+    write_whole(folder.join(META), text.as_bytes())
 }
 
 /// A checksum as [`Checksums`](crate::meta::Checksums) spells it.

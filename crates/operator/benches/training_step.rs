@@ -114,7 +114,7 @@ fn measure(row: &Row, composed: bool) -> f64 {
         };
         drop(gradients);
     };
-    let step = || if composed { ops::composed_only(&step) } else { step() };
+    let step = || if composed { ops::composed_only(step) } else { step() };
     step();
     let time = || {
         let start = Instant::now();

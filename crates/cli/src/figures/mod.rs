@@ -15,10 +15,9 @@ mod raster;
 mod scene;
 mod svg;
 
-use std::ffi::OsString;
-use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use galerkin_data::io::write_whole;
 
 pub use convergence::{Curve, Epoch, Point, convergence, resolutions};
 pub use image::{Field, FieldRow, fields, reconstructions};
@@ -31,14 +30,9 @@ pub enum Error {
     /// The name does not say a format that can be drawn.
     #[error("{}: expected a name that ends in .png or .svg", .0.display())]
     Format(PathBuf),
-    /// The operating system refused.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    /// The file could not be written.
+    #[error(transparent)]
+    Write(#[from] galerkin_data::Error),
 }
 
 impl Scene {
@@ -58,20 +52,7 @@ impl Scene {
             Format::Png => self.png(),
             Format::Svg => self.svg().into_bytes(),
         };
-        let mut name = OsString::from(path.file_name().unwrap_or_default());
-        name.push(".partial");
-        let partial = path.with_file_name(name);
-        let written = (|| {
-            let mut file = fs::File::create(&partial)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&partial, path)
-        })();
-        written.map_err(|source| {
-            // The error that matters is the first one.
-            let _ = fs::remove_file(&partial);
-            Error::Io { path: path.into(), source }
-        })
+        Ok(write_whole(path, &bytes)?)
     }
 }
 

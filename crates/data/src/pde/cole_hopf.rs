@@ -3,9 +3,9 @@
 //! With m the mean of u0 and v0 = u0 − m = ∂_x Φ, u(x, t) = m − 2ν θ_x/θ at (x − mt, t), where θ solves the heat equation from
 //! θ0 = exp(−Φ/2ν). Fourier series solve that exactly.
 //!
-//! θ0 spans exp(range(Φ)/2ν), and a transform rounds relative to the greatest value: where θ is small its digits are lost. At ν = 0.1/2π
-//! most random initial conditions span 10² to 10⁵, the largest 10¹⁰; at ν = 10⁻³ they span 10⁵⁰ and nothing is left. So this
-//! is no generator; a loss beyond `tolerance` is an error.
+//! θ0 spans exp(range(Φ)/2ν), and a transform rounds relative to the greatest value: where θ is small its digits are lost. A wave of
+//! amplitude 1 has range(Φ) = 1/π: a span of e¹⁰ at ν = 0.1/2π, which costs some four digits, and of e¹⁵⁹ at ν = 10⁻³, where θ
+//! comes out negative. So this is no generator for every viscosity; a loss beyond `tolerance` is an error.
 
 use super::SolveError;
 use crate::random_field::sample_periodic;
