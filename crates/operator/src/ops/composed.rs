@@ -229,7 +229,7 @@ pub(super) fn activated<const D: usize>(z: Tensor<D>, activation: Activation) ->
         Activation::None => z,
         Activation::Relu => burn_activation::relu(z),
         Activation::Silu => burn_activation::silu(z),
-        // Burn's own `gelu` is exact forward but, on all backends but Flex, goes backward through the formula with tanh.
+        // Burn's own `gelu` is exact forward but, on Vulkan and CUDA, goes backward through the formula with tanh.
         Activation::Gelu => (z.clone() * FRAC_1_SQRT_2).erf().add_scalar(1.0) * z * 0.5,
     }
 }
