@@ -166,7 +166,7 @@ fn transformer_2d(config: &Transformer2dConfig, input: [usize; 2]) -> Result<Vec
 fn fno(config: &FnoConfig, grid: &[usize]) -> Result<Vec<Component>> {
     let n: usize = grid.iter().product();
     let lift = config.lift(grid.len());
-    let mut parts = vec![part("lift", 2 * n * lift.inputs * lift.outputs, n * (lift.inputs + lift.outputs))];
+    let mut parts = vec![part("fc", 2 * n * lift.inputs * lift.outputs, n * (lift.inputs + lift.outputs))];
     for (i, convolution) in config.convolutions()?.enumerate() {
         let flops = spectral_convolution(&convolution, grid);
         parts.push(part(format!("spectral_conv.{i}"), flops, n * convolution.outputs));

@@ -257,23 +257,24 @@ fn lifted<const D: usize>(lift: &Option<Linear>, x: Tensor<D>, grid: Option<Tens
 
 impl ReferenceNames for SpectralDecoder1d {
     fn entries(&self, prefix: &str) -> Vec<Entry> {
-        spectral_entries(&self.lift, &self.convolutions, &self.feed_forward, prefix)
+        spectral_entries(self.lift.as_ref(), &self.convolutions, &self.feed_forward, prefix)
     }
 }
 
 impl ReferenceNames for SpectralDecoder2d {
     fn entries(&self, prefix: &str) -> Vec<Entry> {
-        spectral_entries(&self.lift, &self.convolutions, &self.feed_forward, prefix)
+        spectral_entries(self.lift.as_ref(), &self.convolutions, &self.feed_forward, prefix)
     }
 }
 
-fn spectral_entries<C: ReferenceNames>(
-    lift: &Option<Linear>,
+/// The names of a linear layer, spectral convolutions and a two-layer network, one after the other.
+pub(crate) fn spectral_entries<C: ReferenceNames>(
+    lift: Option<&Linear>,
     convolutions: &[C],
     feed_forward: &FeedForward,
     prefix: &str,
 ) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = lift.iter().flat_map(|l| l.entries(&format!("{prefix}fc."))).collect();
+    let mut entries: Vec<Entry> = lift.into_iter().flat_map(|l| l.entries(&format!("{prefix}fc."))).collect();
     for (i, convolution) in convolutions.iter().enumerate() {
         entries.extend(convolution.entries(&format!("{prefix}spectral_conv.{i}.")));
     }

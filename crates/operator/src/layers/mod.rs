@@ -14,6 +14,7 @@ mod resample;
 mod spectral_conv;
 
 pub use attention::{Affine, Attention, AttentionConfig, AttentionKind, HeadNorm};
+pub(crate) use decoder::spectral_entries;
 pub use decoder::{
     PointwiseDecoder, PointwiseDecoderConfig, SpectralDecoder1d, SpectralDecoder2d, SpectralDecoderConfig,
 };

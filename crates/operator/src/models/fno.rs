@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::init::Builder;
 use crate::layers::{
     Activation, FeedForward, FeedForwardConfig, Linear, LinearConfig, Mode, Normalizer, SpectralConv1d,
-    SpectralConv2d, SpectralConvConfig, SpectralLaw, check_sizes, line, square,
+    SpectralConv2d, SpectralConvConfig, SpectralLaw, check_sizes, line, spectral_entries, square,
 };
 use crate::reference::{Entry, ReferenceNames};
 
@@ -146,7 +146,7 @@ impl Fno1d {
         let ([batch, n, _], device) = (x.dims(), x.device());
         let x = Tensor::cat(vec![x, line(batch, n, &device)], 2);
         let mut x = self.lift.forward(x, Activation::None)?;
-        observe("lift", Latent::Points(&x));
+        observe("fc", Latent::Points(&x));
         for (i, convolution) in self.convolutions.iter().enumerate() {
             x = convolution.forward(x, mode)?;
             observe(&format!("spectral_conv.{i}"), Latent::Points(&x));
@@ -173,7 +173,7 @@ impl Fno2d {
         let ([batch, n1, n2, _], device) = (x.dims(), x.device());
         let x = Tensor::cat(vec![x, square(batch, [n1, n2], &device)], 3);
         let mut x = self.lift.forward(x, Activation::None)?;
-        observe("lift", Latent::Grid(&x));
+        observe("fc", Latent::Grid(&x));
         for (i, convolution) in self.convolutions.iter().enumerate() {
             x = convolution.forward(x, mode)?;
             observe(&format!("spectral_conv.{i}"), Latent::Grid(&x));
@@ -182,32 +182,17 @@ impl Fno2d {
     }
 }
 
-// The paper's code has no Fourier operator; these names are ours, in its manner.
+// The paper's code has no Fourier operator; the names are those of its spectral decoder, which has the same parts.
 impl ReferenceNames for Fno1d {
     fn entries(&self, prefix: &str) -> Vec<Entry> {
-        entries(&self.lift, &self.convolutions, &self.feed_forward, prefix)
+        spectral_entries(Some(&self.lift), &self.convolutions, &self.feed_forward, prefix)
     }
 }
 
 impl ReferenceNames for Fno2d {
     fn entries(&self, prefix: &str) -> Vec<Entry> {
-        entries(&self.lift, &self.convolutions, &self.feed_forward, prefix)
+        spectral_entries(Some(&self.lift), &self.convolutions, &self.feed_forward, prefix)
     }
-}
-
-fn entries<C: ReferenceNames>(
-    lift: &Linear,
-    convolutions: &[C],
-    feed_forward: &FeedForward,
-    prefix: &str,
-) -> Vec<Entry> {
-    let mut entries = lift.entries(&format!("{prefix}lift."));
-    for (i, convolution) in convolutions.iter().enumerate() {
-        entries.extend(convolution.entries(&format!("{prefix}spectral_conv.{i}.")));
-    }
-    let (first, second) = (format!("{prefix}regressor.0."), format!("{prefix}regressor.2."));
-    entries.extend(feed_forward.entries_as(&first, &second));
-    entries
 }
 
 #[cfg(test)]
