@@ -155,7 +155,10 @@ fn stop_on_interrupt(quiet: bool) -> anyhow::Result<Arc<AtomicBool>> {
             std::process::exit(130);
         }
         if !quiet {
-            let _ = writeln!(io::stderr(), "\nfinishing the samples in hand; once more to stop at once");
+            let _ = writeln!(
+                io::stderr(),
+                "\nstopping when the samples in hand are done; once more to stop at once"
+            );
         }
     })
     .context("signals cannot be caught")?;
