@@ -6,7 +6,6 @@
 
 #![allow(clippy::print_stdout)]
 
-use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use galerkin::init::Builder;
 use galerkin::layers::{AttentionKind, Mode};
@@ -92,9 +91,8 @@ impl Row {
 
     fn estimated_megabytes(&self) -> f64 {
         let config = self.config();
-        let parameters = config.init(&mut Builder::new(1, &Device::flex())).unwrap().num_params();
         let grid = vec![self.n; config.dimensions()];
-        config.training_memory(parameters, self.batch, &grid).unwrap() as f64 / 1024.0 / 1024.0
+        config.training_memory(self.batch, &grid).unwrap() as f64 / 1024.0 / 1024.0
     }
 }
 

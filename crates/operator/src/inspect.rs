@@ -21,8 +21,8 @@ use burn::tensor::Tensor;
 
 use crate::error::{Error, Result};
 use crate::layers::{
-    AttentionKind, DownsamplerConfig, EncoderLayerConfig, Mode, PointwiseDecoderConfig, SpectralConvConfig,
-    SpectralDecoderConfig,
+    AttentionKind, DownsamplerConfig, EncoderLayerConfig, HeadNorm, Mode, PointwiseDecoderConfig,
+    SpectralConvConfig, SpectralDecoderConfig,
 };
 use crate::models::{
     DecoderConfig, Field, FnoConfig, Latent, Model, ModelConfig, Transformer1dConfig, Transformer2dConfig,
@@ -104,11 +104,40 @@ impl ModelConfig {
     ///
     /// What waits for the backward pass, the gradients under way, and weights, gradients, both moments of Adam and the
     /// optimiser's copy of the weights. On the CPU; the composed operations of other devices need several times as much.
-    pub fn training_memory(&self, parameters: usize, batch: usize, grid: &[usize]) -> Result<u64> {
+    pub fn training_memory(&self, batch: usize, grid: &[usize]) -> Result<u64> {
         let costs = self.costs(grid)?;
         let kept: u64 = costs.iter().map(|c| c.kept).sum();
         let widest = costs.iter().map(|c| c.kept).max().unwrap_or(0);
-        Ok(4 * (batch as u64 * (kept + widest) + 5 * parameters as u64) + PROCESS)
+        Ok(4 * (batch as u64 * (kept + widest) + 5 * self.parameters()) + PROCESS)
+    }
+
+    /// Trained numbers, counted without building the network: a config from a file may ask for more than memory holds.
+    pub fn parameters(&self) -> u64 {
+        // Exact below 2⁵³, and sizes that make no sense do not overflow.
+        let count = match self {
+            ModelConfig::Transformer1d(c) => {
+                linear(c.inputs, c.encoder.attention.features)
+                    + c.layers as f64 * encoder_parameters(&c.encoder)
+                    + spectral_parameters(&c.decoder, 1)
+            }
+            ModelConfig::Transformer2d(c) => {
+                let (d, third) = (c.downsampler.outputs, c.downsampler.outputs / 3);
+                let convolution = |i: usize, o: usize| 9.0 * i as f64 * o as f64;
+                convolution(c.downsampler.inputs, d)
+                    + convolution(d, third)
+                    + convolution(third, third)
+                    + convolution(third, d - 2 * third)
+                    + c.layers as f64 * encoder_parameters(&c.encoder)
+                    + convolution(c.upsampler.channels, c.upsampler.channels)
+                    + match &c.decoder {
+                        DecoderConfig::Spectral(decoder) => spectral_parameters(decoder, 2),
+                        DecoderConfig::Pointwise(decoder) => pointwise_parameters(decoder),
+                    }
+            }
+            ModelConfig::Fno1d(c) => fno_parameters(c, 1),
+            ModelConfig::Fno2d(c) => fno_parameters(c, 2),
+        };
+        count as u64
     }
 
     /// The parts, without their parameters.
@@ -121,6 +150,54 @@ impl ModelConfig {
             _ => Err(crate::models::wrong_rank(self.dimensions(), grid)),
         }
     }
+}
+
+/// Weight and bias of a linear layer.
+fn linear(inputs: usize, outputs: usize) -> f64 {
+    (inputs as f64 + 1.0) * outputs as f64
+}
+
+fn encoder_parameters(config: &EncoderLayerConfig) -> f64 {
+    let attention = &config.attention;
+    let d = attention.features;
+    let merged = d as f64 + attention.heads as f64 * attention.coordinates as f64;
+    let projection = if attention.coordinates > 0 { (merged + 1.0) * d as f64 } else { 0.0 };
+    let inside = if attention.norm == HeadNorm::None { 0.0 } else { 4.0 * d as f64 };
+    let after = if config.norm_after { 4.0 * d as f64 } else { 0.0 };
+    3.0 * linear(d, d) + projection + inside + after + linear(d, config.hidden) + linear(config.hidden, d)
+}
+
+fn spectral_parameters(config: &SpectralDecoderConfig, axes: i32) -> f64 {
+    let lift = match config.coordinates {
+        0 => 0.0,
+        coordinates => linear(config.inputs.saturating_add(coordinates), config.hidden),
+    };
+    let layers = config.layers as f64 - 1.0;
+    lift + convolution_parameters(config.hidden, config.channels, config.modes, axes)
+        + layers * convolution_parameters(config.channels, config.channels, config.modes, axes)
+        + linear(config.channels, config.feed_forward)
+        + linear(config.feed_forward, config.outputs)
+}
+
+/// A complex matrix per kept mode, of which 2D has two blocks, and the pointwise path.
+fn convolution_parameters(inputs: usize, outputs: usize, modes: usize, axes: i32) -> f64 {
+    let matrices = 2.0 * axes as f64 * (modes as f64).powi(axes);
+    matrices * inputs as f64 * outputs as f64 + linear(inputs, outputs)
+}
+
+fn pointwise_parameters(config: &PointwiseDecoderConfig) -> f64 {
+    let lift = match config.coordinates {
+        0 => 0.0,
+        coordinates => linear(config.inputs.saturating_add(coordinates), config.hidden),
+    };
+    lift + config.layers as f64 * linear(config.hidden, config.hidden) + linear(config.hidden, config.outputs)
+}
+
+fn fno_parameters(config: &FnoConfig, axes: i32) -> f64 {
+    linear(config.inputs.saturating_add(axes as usize), config.channels)
+        + config.layers as f64 * convolution_parameters(config.channels, config.channels, config.modes, axes)
+        + linear(config.channels, config.feed_forward)
+        + linear(config.feed_forward, config.outputs)
 }
 
 /// Bytes of the program itself with its threads and their workspaces.
@@ -248,9 +325,24 @@ mod tests {
             let components = model.components(&config, &grid).unwrap();
             let parameters: usize = components.iter().map(|c| c.parameters).sum();
             assert_eq!(parameters, model.num_params(), "{preset}");
+            assert_eq!(config.parameters(), parameters as u64, "{preset}");
             assert!(components.iter().all(|c| c.parameters > 0 && c.flops > 0 && c.kept > 0), "{preset}");
             assert!(model.components(&config, &[85, 85, 85]).is_err());
         }
+    }
+
+    #[test]
+    fn parameters_are_counted_for_every_norm_and_for_sizes_beyond_memory() {
+        let mut config = Transformer1dConfig::burgers(AttentionKind::Softmax);
+        (config.encoder.norm_after, config.encoder.attention.coordinates) = (true, 3);
+        for norm in [HeadNorm::None, HeadNorm::Layer] {
+            config.encoder.attention.norm = norm;
+            let config = ModelConfig::Transformer1d(config);
+            let model = config.init(&mut Builder::new(1, &Device::flex())).unwrap();
+            assert_eq!(config.parameters(), model.num_params() as u64);
+        }
+        let vast = FnoConfig { modes: usize::MAX, channels: usize::MAX, ..FnoConfig::darcy() };
+        assert_eq!(ModelConfig::Fno2d(vast).parameters(), u64::MAX);
     }
 
     #[test]

@@ -16,9 +16,8 @@ use burn::tensor::Device;
 use galerkin_data::normalize::Normalizer;
 
 use crate::config::RunConfig;
-use crate::init::Builder;
 use crate::models::{Model, ModelConfig};
-use crate::weights::{self, Weights};
+use crate::weights;
 
 /// What can go wrong with a run and its folder.
 #[derive(Debug, thiserror::Error)]
@@ -157,10 +156,7 @@ impl RunFolder {
 
     /// A trained model with its config, on a device.
     pub fn model(&self, which: Which, device: &Device) -> Result<(Model, ModelConfig)> {
-        let weights: Weights = weights::load(self.weights_file(which))?;
-        let config = weights.config()?;
-        let model = config.init(&mut Builder::new(0, device))?;
-        Ok((weights.put_into(model)?, config))
+        Ok(weights::load(self.weights_file(which))?.into_model(device)?)
     }
 
     /// The normaliser of the inputs, if the run has one.

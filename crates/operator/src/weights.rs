@@ -17,12 +17,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 use galerkin_data::Array;
 use galerkin_data::io::{torch, write_whole};
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde_json::{Map, Value, json};
 
+use crate::init::Builder;
 use crate::layers::Normalizer;
 use crate::models::{Model, ModelConfig};
 use crate::reference::{Mismatch, ReferenceNames, export, import, to_vec};
@@ -73,9 +74,9 @@ pub enum Error {
     /// A file of PyTorch gives no state dict.
     #[error(transparent)]
     Torch(#[from] torch::Error),
-    /// The model does not take the normaliser of a file.
+    /// The config of a file makes no network, or none that takes the file's normaliser.
     #[error("{}: {source}", path.display())]
-    Normalizer {
+    Model {
         /// The file.
         path: PathBuf,
         /// What is wrong.
@@ -207,6 +208,25 @@ impl Weights {
         config.map_err(|found| self.content("metadata `config`", "the JSON of a model's config", found))
     }
 
+    /// The model these weights were saved of, with its config.
+    pub fn into_model(self, device: &Device) -> Result<(Model, ModelConfig), Error> {
+        let config = self.config()?;
+        let ours = self.arrays.iter().filter(|(name, _)| ![MEAN, DEVIATION].contains(&name.as_str()));
+        let found: usize = ours.map(|(_, array)| array.values.len()).sum();
+        // Before anything is built: a config that belongs to other weights may ask for any size.
+        if config.parameters() != found as u64 {
+            let expected = format!("a network of {found} numbers, as many as the file has");
+            return Err(self.content(
+                "metadata `config`",
+                expected,
+                format!("one of {}", config.parameters()),
+            ));
+        }
+        let model = config.init(&mut Builder::new(0, device));
+        let model = model.map_err(|source| Error::Model { path: self.path.clone(), source })?;
+        Ok((self.put_into(model)?, config))
+    }
+
     /// The model with these weights, and with their normaliser if there is one. Every name must be there, known and of the right shape.
     pub fn put_into(mut self, model: Model) -> Result<Model, Error> {
         let normalizer = self.take_normalizer(&model)?;
@@ -217,7 +237,7 @@ impl Weights {
         };
         match normalizer {
             Some(normalizer) => {
-                model.with_normalizer(normalizer).map_err(|source| Error::Normalizer { path, source })
+                model.with_normalizer(normalizer).map_err(|source| Error::Model { path, source })
             }
             None => Ok(model),
         }
@@ -244,7 +264,7 @@ impl Weights {
             Err(shape) => Err(self.content(name, "shape (n₁, n₂, c)", format!("{shape:?}"))),
         };
         let normalizer = Normalizer::new(tensor(MEAN, mean)?, tensor(DEVIATION, deviation)?);
-        normalizer.map(Some).map_err(|source| Error::Normalizer { path: self.path.clone(), source })
+        normalizer.map(Some).map_err(|source| Error::Model { path: self.path.clone(), source })
     }
 
     fn content(&self, place: &str, expected: impl Into<String>, found: impl Into<String>) -> Error {

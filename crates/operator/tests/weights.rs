@@ -45,6 +45,21 @@ fn weights_config_and_normalizer_come_back() {
 }
 
 #[test]
+fn a_file_gives_its_own_model_and_a_config_of_another_one_builds_nothing() {
+    let folder = Folder::new("own_model");
+    let (config, path) = (small(), folder.file("model.safetensors"));
+    let saved = model(&config, 1);
+    save(&saved, &config, &BTreeMap::new(), &path).unwrap();
+    let (loaded, found) = load(&path).unwrap().into_model(&Device::flex()).unwrap();
+    assert_eq!((export(&loaded), found), (export(&saved), config));
+
+    let vast = ModelConfig::Fno2d(FnoConfig { channels: 1 << 40, ..FnoConfig::darcy() });
+    save(&saved, &vast, &BTreeMap::new(), &path).unwrap();
+    let refusal = load(&path).unwrap().into_model(&Device::flex());
+    refused(refusal, &["model.safetensors", "metadata `config`", "as many as the file has"]);
+}
+
+#[test]
 fn the_safetensors_crate_reads_what_we_write() {
     let folder = Folder::new("crate_reads");
     let config = small();
