@@ -14,6 +14,8 @@ use crate::figures;
 Examples:
   galerkin generate burgers --samples 100 --grid 1024 --out datasets/burgers
   galerkin info datasets/burgers --figure burgers.png
+  galerkin train burgers --out runs/burgers
+  galerkin evaluate runs/burgers --grid 512 --grid 2048
 
 Exit codes: 0 fine, 2 wrong usage, 130 interrupted, 1 anything else.")]
 pub struct Args {
@@ -32,6 +34,22 @@ pub enum Command {
     Import(Import),
     /// Say what a dataset or a file holds, and draw its first samples
     Info(Info),
+    /// Print the configuration of a preset, to be changed and trained from a file
+    #[command(
+        after_help = "Example:\n  galerkin config burgers > mine.toml && galerkin train mine.toml --out runs/mine"
+    )]
+    Config {
+        /// burgers, darcy, darcy-inverse, fno-burgers or fno-darcy
+        preset: String,
+    },
+    /// Train a preset or a configuration; missing data of a preset are generated first
+    Train(Train),
+    /// Errors of a trained model on any grid and with any noise, beside the classical solver
+    Evaluate(Evaluate),
+    /// Predictions of a trained model for the inputs of a file
+    Predict(Predict),
+    /// Make the folder of a run from weights of the authors' PyTorch code
+    ImportWeights(ImportWeights),
     /// Write completions for a shell to standard output
     #[command(
         after_help = "Example:\n  galerkin completions bash > ~/.local/share/bash-completion/completions/galerkin"
@@ -215,6 +233,135 @@ pub struct Info {
     /// Draw the first samples of a dataset, as .png or .svg [default: the name of the dataset, .png, here]
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "", value_parser = figure)]
     pub figure: Option<PathBuf>,
+}
+
+/// A training.
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Examples:
+  galerkin train burgers --out runs/burgers
+  galerkin train burgers --out runs/burgers --resume
+  galerkin train darcy --set data.grid=85 --set data.coarse=29 --set train.epochs=50 --out runs/darcy
+  galerkin train mine.toml --data datasets/mine --out runs/mine
+
+Keys of --set are those of `galerkin config PRESET`: model.attention, model.norm, model.layers, model.width, data.grid, data.noise,
+train.epochs, train.batch, train.lr, train.seed, checkpoint.every_steps and the others. RAYON_NUM_THREADS sets the number of threads,
+which changes no bit of the result.")]
+pub struct Train {
+    /// A preset (burgers, darcy, darcy-inverse, fno-burgers, fno-darcy) or a file
+    #[arg(value_name = "PRESET|CONFIG.toml")]
+    pub what: String,
+    /// The dataset [default: datasets/burgers or datasets/darcy]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Folder of the run [default: runs/ and the name of the preset]
+    #[arg(long, value_name = "RUN")]
+    pub out: Option<PathBuf>,
+    /// Change a setting
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    pub set: Vec<(String, String)>,
+    /// Go on with the run in the folder
+    #[arg(long)]
+    pub resume: bool,
+    /// Where to compute: cpu, or vulkan, vulkan-cpu, cuda, cuda:N in a build with that feature
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// No progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// An evaluation.
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Examples:
+  galerkin evaluate runs/burgers
+  galerkin evaluate runs/burgers --grid 512 --grid 2048 --grid 8192
+  galerkin evaluate runs/darcy-inverse --noise 0 --noise 0.01 --noise 0.1 --json
+
+Evaluated are the test samples of the run, or all samples of --data. The table is also written to metrics.json in the folder of
+the run.")]
+pub struct Evaluate {
+    /// Folder of a run
+    pub run: PathBuf,
+    /// Another dataset than that of the run
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Points, a side in 2D; may be repeated [default: those trained on]
+    #[arg(long, value_name = "n")]
+    pub grid: Vec<usize>,
+    /// Noise on the inputs; may be repeated [default: that trained with]
+    #[arg(long, value_name = "ε")]
+    pub noise: Vec<f64>,
+    /// The weights with the smallest validation error instead of the last ones
+    #[arg(long)]
+    pub best: bool,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Errors of every sample, in the JSON
+    #[arg(long)]
+    pub per_sample: bool,
+    /// Where to compute
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+}
+
+/// A prediction.
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Example:
+  galerkin predict runs/burgers --input x.npy --output y.npy
+
+The input is (samples, points…) or (samples, points…, channels), in the units of the dataset, on any grid the network takes. It is
+read batch by batch.")]
+pub struct Predict {
+    /// Folder of a run
+    pub run: PathBuf,
+    /// A .npy file
+    #[arg(long, value_name = "FILE")]
+    pub input: PathBuf,
+    /// A .npy file, which appears when it is complete
+    #[arg(long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// The weights with the smallest validation error instead of the last ones
+    #[arg(long)]
+    pub best: bool,
+    /// Where to compute
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// No progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Weights of others.
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Example:
+  galerkin import-weights burgers_512_4gt_96d_qkv.pt --preset burgers --set model.attention=galerkin --out runs/published
+
+Nothing in the file is executed. Names and shapes that do not fit are listed. The authors' files hold no normalisers: a model of
+Darcy flow predicts normalised values from normalised inputs.")]
+pub struct ImportWeights {
+    /// A state dict that PyTorch saved
+    #[arg(value_name = "FILE.pt")]
+    pub file: PathBuf,
+    /// burgers, darcy or darcy-inverse
+    #[arg(long, value_name = "P")]
+    pub preset: String,
+    /// Folder of the run
+    #[arg(long, value_name = "RUN")]
+    pub out: PathBuf,
+    /// Change a setting
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    pub set: Vec<(String, String)>,
+}
+
+/// A key and its value.
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    Ok((key.trim().into(), value.trim().into()))
 }
 
 /// Two numbers with a comma between them.

@@ -39,7 +39,9 @@ fn report(error: &anyhow::Error) -> ExitCode {
         }
     }
     let usage = |cause: &(dyn std::error::Error + 'static)| {
+        use galerkin::Error::{Config, Setting};
         matches!(cause.downcast_ref(), Some(SolveError::Invalid { .. }))
+            || matches!(cause.downcast_ref(), Some(Config { .. } | Setting { .. }))
     };
     ExitCode::from(if error.chain().any(usage) { 2 } else { 1 })
 }

@@ -64,6 +64,16 @@ impl Progress {
         }
     }
 
+    /// Says something beside the progress.
+    pub fn line(&self, text: &str) {
+        match &self.display {
+            Display::Nothing => {}
+            Display::Bar(bar) => bar.println(text),
+            // Work goes on when nobody listens.
+            Display::Lines { .. } => _ = writeln!(io::stderr(), "{text}"),
+        }
+    }
+
     /// Clears the bar.
     pub fn finish(self) {
         if let Display::Bar(bar) = self.display {

@@ -85,6 +85,9 @@ pub struct ModelSettings {
     /// Heads of the attention.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heads: Option<usize>,
+    /// Channels of a transformer's spectral decoder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channels: Option<usize>,
     /// Modes that spectral convolutions keep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modes: Option<usize>,
@@ -210,6 +213,25 @@ impl RunConfig {
         toml::to_string(self).expect("a config is a table of numbers and names")
     }
 
+    /// The file with a word on every setting.
+    pub fn to_commented_toml(&self) -> String {
+        let mut text =
+            format!("# The run of preset {}. `galerkin train FILE.toml` trains it.\n", self.preset);
+        let mut section = String::new();
+        for line in self.to_toml().lines() {
+            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                section = format!("{name}.");
+            }
+            let key = line.split_once(" = ").map(|(key, _)| format!("{section}{key}"));
+            let word = key.and_then(|key| COMMENTS.iter().find(|(known, _)| *known == key));
+            match word {
+                Some((_, word)) => text.push_str(&format!("{line:<36} # {word}\n")),
+                None => text.push_str(&format!("{line}\n")),
+            }
+        }
+        text
+    }
+
     /// `Ok` if the numbers have a meaning, the network can be built and the grids fit it.
     pub fn check(&self) -> Result<()> {
         self.schedule.check()?;
@@ -303,13 +325,14 @@ impl Task {
 impl ModelSettings {
     /// Those of a network, for a file that shows them all.
     fn of(config: &ModelConfig) -> Self {
-        let encoder = |encoder: &EncoderLayerConfig, layers: usize, modes: Option<usize>| Self {
+        let encoder = |encoder: &EncoderLayerConfig, layers: usize, decoder: Option<[usize; 2]>| Self {
             attention: Some(encoder.attention.kind),
             norm: Some(if encoder.norm_after { NormPlace::Residual } else { NormPlace::Heads }),
             layers: Some(layers),
             width: Some(encoder.attention.features),
             heads: Some(encoder.attention.heads),
-            modes,
+            channels: decoder.map(|[channels, _]| channels),
+            modes: decoder.map(|[_, modes]| modes),
             gain: Some(encoder.attention.gain),
             diagonal: Some(encoder.attention.diagonal),
             attention_dropout: Some(encoder.attention.dropout),
@@ -317,13 +340,15 @@ impl ModelSettings {
             hidden_dropout: Some(encoder.hidden_dropout),
         };
         match config {
-            ModelConfig::Transformer1d(c) => encoder(&c.encoder, c.layers, Some(c.decoder.modes)),
+            ModelConfig::Transformer1d(c) => {
+                encoder(&c.encoder, c.layers, Some([c.decoder.channels, c.decoder.modes]))
+            }
             ModelConfig::Transformer2d(c) => {
-                let modes = match &c.decoder {
-                    DecoderConfig::Spectral(decoder) => Some(decoder.modes),
+                let decoder = match &c.decoder {
+                    DecoderConfig::Spectral(decoder) => Some([decoder.channels, decoder.modes]),
                     DecoderConfig::Pointwise(_) => None,
                 };
-                encoder(&c.encoder, c.layers, modes)
+                encoder(&c.encoder, c.layers, decoder)
             }
             ModelConfig::Fno1d(c) | ModelConfig::Fno2d(c) => Self {
                 layers: Some(c.layers),
@@ -342,6 +367,9 @@ impl ModelSettings {
                 let d = c.encoder.attention.features;
                 (c.decoder.inputs, c.decoder.hidden) = (d, d);
                 c.decoder.modes = self.modes.unwrap_or(c.decoder.modes);
+                if let Some(channels) = self.channels {
+                    (c.decoder.channels, c.decoder.feed_forward) = (channels, channels);
+                }
             }
             ModelConfig::Transformer2d(c) => {
                 self.change_encoder(&mut c.encoder, &mut c.layers);
@@ -351,12 +379,18 @@ impl ModelSettings {
                     DecoderConfig::Spectral(decoder) => {
                         decoder.inputs = d;
                         decoder.modes = self.modes.unwrap_or(decoder.modes);
+                        if let Some(channels) = self.channels {
+                            (decoder.hidden, decoder.channels) = (channels, channels);
+                            decoder.feed_forward = channels.saturating_mul(4);
+                        }
                     }
                     DecoderConfig::Pointwise(decoder) => {
                         (decoder.inputs, decoder.hidden) = (d, d);
-                        if let Some(modes) = self.modes {
-                            let what = format!("model.modes = {modes}");
-                            return Err(Error::setting(what, "the pointwise decoder has none"));
+                        for (name, value) in [("modes", self.modes), ("channels", self.channels)] {
+                            if let Some(value) = value {
+                                let what = format!("model.{name} = {value}");
+                                return Err(Error::setting(what, "the pointwise decoder has none"));
+                            }
                         }
                     }
                 }
@@ -397,6 +431,47 @@ impl ModelSettings {
     }
 }
 
+/// What [`RunConfig::to_commented_toml`] says of each setting.
+const COMMENTS: [(&str, &str); 37] = [
+    ("preset", "the network all settings of the model start from"),
+    ("data.task", "burgers | darcy | darcy-inverse"),
+    ("data.folder", "the dataset; a preset's data are generated if it is not there"),
+    ("data.grid", "points trained on, a side in 2D; taken from the dataset's finer grid"),
+    ("data.coarse", "points a side of the attention's grid, and of the inverse problem's targets"),
+    ("data.train", "samples to train on"),
+    ("data.validation", "samples to choose the best weights with"),
+    ("data.test", "samples to report on, the last of the dataset"),
+    ("data.noise", "noise on the inputs, relative to their deviation"),
+    ("model.attention", "galerkin | fourier | linear | softmax"),
+    ("model.norm", "heads: inside the heads, the paper's new scheme | residual: after the residuals"),
+    ("model.layers", "encoder layers, or convolutions of a Fourier operator"),
+    ("model.width", "features of a point"),
+    ("model.heads", "heads of the attention"),
+    ("model.channels", "channels of the spectral decoder"),
+    ("model.modes", "modes that spectral convolutions keep"),
+    ("model.gain", "eta, gain of the initial projections; 0: like other layers"),
+    ("model.diagonal", "delta, added to the diagonal of the initial projections"),
+    ("model.attention_dropout", "rate on the attention weights"),
+    ("model.residual_dropout", "rate before the residuals"),
+    ("model.hidden_dropout", "rate inside the feed-forward network"),
+    ("loss.gamma", "weight of the error's H1-seminorm; 0 leaves it out"),
+    ("train.epochs", "passes over the training samples"),
+    ("train.batch", "samples of a batch"),
+    ("train.accumulate", "batches of a step"),
+    ("train.lr", "the largest learning rate"),
+    ("train.seed", "of weights, dropout, split, order and noise"),
+    ("train.average", "decay of averaged weights, which are then evaluated; 0: none"),
+    ("schedule.kind", "one_cycle with peak | cosine with warmup | constant"),
+    ("schedule.peak", "share of the steps before the largest rate"),
+    ("schedule.warmup", "share of the steps on the way up"),
+    ("optimizer.beta2", "decay of the second moment"),
+    ("optimizer.eps", "added to its root"),
+    ("optimizer.weight_decay", "decoupled, as in AdamW; 0: Adam"),
+    ("optimizer.max_norm", "gradients with a larger norm, all together, are scaled down"),
+    ("checkpoint.every_steps", "0: not by steps"),
+    ("checkpoint.every_minutes", "0: not by time"),
+];
+
 /// Puts `value`, which is TOML or else a plain word, at a dotted key.
 fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<()> {
     let parsed = format!("value = {value}").parse::<toml::Table>();
@@ -436,6 +511,18 @@ mod tests {
             config.check().unwrap();
             let back = RunConfig::parse(&config.to_toml(), Path::new("test"), &[]).unwrap();
             assert_eq!(back, config);
+        }
+    }
+
+    #[test]
+    fn every_setting_has_its_word() {
+        for preset in Preset::ALL {
+            let config = RunConfig::preset(preset);
+            let text = config.to_commented_toml();
+            for line in text.lines().filter(|line| line.contains(" = ")) {
+                assert!(line.contains(" # "), "{line}");
+            }
+            assert_eq!(RunConfig::parse(&text, Path::new("test"), &[]).unwrap(), config);
         }
     }
 

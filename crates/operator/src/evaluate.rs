@@ -22,8 +22,10 @@ use crate::train::{Samples, View};
 /// Errors on one grid with one level of noise.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
+    /// Points, a side in 2D, of the inputs.
+    pub grid: usize,
     /// Points along each axis of the inputs.
-    pub grid: Vec<usize>,
+    pub points: Vec<usize>,
     /// Noise on the inputs, relative to their deviation.
     pub noise: f64,
     /// Number of samples.
@@ -87,7 +89,8 @@ pub fn evaluate(
     let (targets, grid) = (&samples.targets.values, &samples.grid);
     let slopes = relative_h1(&predictions, targets, count, &grid.points, &grid.spacing, ends);
     Ok(Evaluation {
-        grid: view.plain(setting.dataset)?.grid().points,
+        grid: setting.grid,
+        points: view.plain(setting.dataset)?.grid().points,
         noise: setting.noise,
         samples: count,
         relative_l2: Summary::of(&errors)?,

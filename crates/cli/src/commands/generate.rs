@@ -1,18 +1,15 @@
 //! `galerkin generate`: a dataset of an equation.
 
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
-use galerkin_data::Dataset;
 use galerkin_data::generate::{GenerateError, write_dataset};
 use galerkin_data::pde::{self, Coefficient, Problem};
 use galerkin_data::random_field::FieldLaw;
+use galerkin_data::{Dataset, Meta};
 
-use super::Interrupted;
+use super::{Interrupted, interrupt};
 use crate::args::{Burgers, Darcy, Equation, Law, Preset};
 use crate::output;
 use crate::progress::Progress;
@@ -39,25 +36,35 @@ pub(super) fn run(equation: Equation) -> anyhow::Result<()> {
         writeln!(io::stdout(), "{} is complete already", folder.display())?;
         return Ok(());
     }
-    let bytes = check_space(&folder, &problem, count)?;
+    let meta = write(&folder, &problem, samples.seed, count, samples.quiet)?;
+    writeln!(io::stdout(), "wrote {}: {}", folder.display(), output::summary(&meta))?;
+    Ok(())
+}
+
+/// Writes a dataset that is not there yet, or the rest of it, with its progress.
+pub(super) fn write(
+    folder: &Path,
+    problem: &Problem,
+    seed: u64,
+    count: u32,
+    quiet: bool,
+) -> anyhow::Result<Meta> {
+    let bytes = check_space(folder, problem, count)?;
     // Settings that cannot work shall leave no folder behind.
-    problem.sample(samples.seed, 0)?;
-    if !samples.quiet {
+    problem.sample(seed, 0)?;
+    if !quiet {
         let (grid, size) = (output::sizes(&problem.grid().points), output::megabytes(bytes));
         writeln!(io::stderr(), "{count} samples on {grid} points, {size}, to {}", folder.display())?;
     }
-    let stop = stop_on_interrupt(samples.quiet)?;
-    let mut progress = Progress::new(u64::from(count), "samples", samples.quiet);
-    let written = write_dataset(&folder, &problem, samples.seed, count, |complete| {
+    interrupt::catch("stopping when the samples in hand are done", quiet)?;
+    let mut progress = Progress::new(u64::from(count), "samples", quiet);
+    let written = write_dataset(folder, problem, seed, count, |complete| {
         progress.at(u64::from(complete));
-        if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        interrupt::asked()
     });
     progress.finish();
     match written {
-        Ok(meta) => {
-            writeln!(io::stdout(), "wrote {}: {}", folder.display(), output::summary(&meta))?;
-            Ok(())
-        }
+        Ok(meta) => Ok(meta),
         Err(GenerateError::Stopped { complete, samples }) => {
             let how = "run the same command again to go on from there";
             Err(Interrupted(format!("stopped after {complete} of {samples} samples; {how}")).into())
@@ -144,23 +151,4 @@ fn free_bytes(path: &Path) -> Option<u64> {
 #[cfg(not(unix))]
 fn free_bytes(_: &Path) -> Option<u64> {
     None
-}
-
-/// A flag that the first interrupt sets; the second one ends the process at once, which costs the samples not yet on record.
-fn stop_on_interrupt(quiet: bool) -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-        if !quiet {
-            let _ = writeln!(
-                io::stderr(),
-                "\nstopping when the samples in hand are done; once more to stop at once"
-            );
-        }
-    })
-    .context("signals cannot be caught")?;
-    Ok(stop)
 }

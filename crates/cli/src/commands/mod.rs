@@ -1,12 +1,17 @@
 //! One module per verb.
 
+mod evaluate;
 mod generate;
 mod import;
 mod info;
+mod interrupt;
+mod predict;
+mod train;
 
 use std::io::{self, Write};
 
 use clap::CommandFactory;
+use galerkin::config::RunConfig;
 
 use crate::args::{Args, Command};
 
@@ -21,6 +26,14 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Generate(equation) => generate::run(equation),
         Command::Import(args) => import::run(args),
         Command::Info(args) => info::run(args),
+        Command::Config { preset } => {
+            let config = RunConfig::preset(preset.parse()?);
+            Ok(io::stdout().write_all(config.to_commented_toml().as_bytes())?)
+        }
+        Command::Train(args) => train::run(args),
+        Command::Evaluate(args) => evaluate::run(args),
+        Command::Predict(args) => predict::run(args),
+        Command::ImportWeights(args) => train::import(args),
         Command::Completions { shell } => {
             // The generator panics where it cannot write; memory always takes it.
             let mut script = Vec::new();

@@ -6,7 +6,20 @@ use std::path::Path;
 #[test]
 fn help_texts_are_those_on_record() {
     let desk = Desk::new();
-    let verbs = ["", "generate", "generate burgers", "generate darcy", "import", "info", "completions"];
+    let verbs = [
+        "",
+        "generate",
+        "generate burgers",
+        "generate darcy",
+        "import",
+        "info",
+        "config",
+        "train",
+        "evaluate",
+        "predict",
+        "import-weights",
+        "completions",
+    ];
     for verb in verbs {
         let said = desk.works(&format!("{verb} --help"));
         assert!(said.contains("Example"), "{verb}");

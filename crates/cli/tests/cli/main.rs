@@ -4,6 +4,7 @@ mod generate;
 mod help;
 mod import;
 mod info;
+mod train;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

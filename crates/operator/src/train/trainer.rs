@@ -104,7 +104,7 @@ pub fn train(
     let dataset = Dataset::open(&config.data.folder)?;
     dataset.verify()?;
     dataset.check_finite()?;
-    let checkpoint = prepare(config, folder, start, &dataset)?;
+    let checkpoint = look(config, folder, start)?;
     let mut trainer = Trainer::new(config, folder, &dataset, device)?;
     if let Some(checkpoint) = checkpoint {
         trainer.restore(checkpoint)?;
@@ -112,19 +112,9 @@ pub fn train(
     trainer.run(watch)
 }
 
-/// Makes or checks the folder; gives the state to go on from.
-fn prepare(
-    config: &RunConfig,
-    folder: &RunFolder,
-    start: Start,
-    dataset: &Dataset,
-) -> Result<Option<Checkpoint>> {
-    let meta = dataset.meta().map(toml::to_string).transpose().unwrap_or_default().unwrap_or_default();
+/// Checks a folder that has a run; gives the state to go on from.
+fn look(config: &RunConfig, folder: &RunFolder, start: Start) -> Result<Option<Checkpoint>> {
     if !folder.config_file().exists() {
-        std::fs::create_dir_all(folder.path())
-            .map_err(|source| Error::Io { path: folder.path().into(), source })?;
-        write_whole(folder.dataset_file(), meta.as_bytes())?;
-        write_whole(folder.config_file(), config.to_toml().as_bytes())?;
         return Ok(None);
     }
     if start == Start::Fresh {
@@ -137,13 +127,26 @@ fn prepare(
         let (before, now) = changed.unwrap_or(("", "another number of settings"));
         return Err(folder.wrong(format!("begun with other settings: `{before}` there, `{now}` now")));
     }
-    let path = folder.dataset_file();
-    let known = std::fs::read_to_string(&path).map_err(|source| Error::Io { path, source })?;
-    if known != meta {
+    if read(folder.dataset_file())? != read(config.data.folder.join("meta.toml"))? {
         let why = format!("begun with another dataset than {} holds now", config.data.folder.display());
         return Err(folder.wrong(why));
     }
     Checkpoint::last(&folder.checkpoints())
+}
+
+/// Makes the folder of a run that is not there yet.
+fn begin(config: &RunConfig, folder: &RunFolder) -> Result<()> {
+    if folder.config_file().exists() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(folder.path())
+        .map_err(|source| Error::Io { path: folder.path().into(), source })?;
+    write_whole(folder.dataset_file(), read(config.data.folder.join("meta.toml"))?.as_bytes())?;
+    Ok(write_whole(folder.config_file(), config.to_toml().as_bytes())?)
+}
+
+fn read(path: PathBuf) -> Result<String> {
+    std::fs::read_to_string(&path).map_err(|source| Error::Io { path, source })
 }
 
 struct Trainer<'a> {
@@ -174,6 +177,8 @@ impl<'a> Trainer<'a> {
 
         let tracked = device.clone().autodiff();
         let mut model = model_config.init(&mut Builder::new(seed, &tracked))?;
+        // What can be wrong with settings and data was found by now: it leaves no folder behind.
+        begin(config, folder)?;
         let mut normalizer = None;
         if data.task != Task::Burgers {
             let fit = plain.fit_inputs(&split.train)?;
@@ -234,7 +239,7 @@ impl<'a> Trainer<'a> {
         })?;
         let parameters = self.model.num_params();
         let grid = &self.train.inputs.shape[1..self.train.inputs.shape.len() - 1];
-        let memory = self.model_config.training_memory(parameters, self.config.train.batch, grid)?;
+        let memory = self.model_config.training_memory(self.config.train.batch, grid)?;
         let started = Event::Started { parameters, steps: self.progress.steps, total, memory };
         let mut go_on = watch(started);
         let mut saved_at = Instant::now();
@@ -387,8 +392,7 @@ fn refuse_too_large(config: &RunConfig, model: &ModelConfig, plain: &Dataset) ->
     let values = |shape: Vec<usize>| shape.iter().product::<usize>() as u64;
     let sample = 4 * (3 * values(plain.input_shape()) + 2 * values(plain.target_shape()));
     let samples = sample * (config.data.train + config.data.validation) as u64;
-    // The parameters are few beside the samples; the estimate has them once more below.
-    let training = model.training_memory(0, config.train.batch, &plain.grid().points)?;
+    let training = model.training_memory(config.train.batch, &plain.grid().points)?;
     let needed = samples + training;
     if needed <= available {
         return Ok(());

@@ -1,0 +1,30 @@
+//! `galerkin predict`: predictions for a file.
+
+use std::io::{self, Write};
+
+use galerkin::device;
+use galerkin::predict::Predictor;
+use galerkin::run::{RunFolder, Which};
+
+use super::{Interrupted, interrupt};
+use crate::args;
+use crate::output::sizes;
+use crate::progress::Progress;
+
+/// Reads, predicts and writes, batch by batch.
+pub(super) fn run(args: args::Predict) -> anyhow::Result<()> {
+    let which = if args.best { Which::Best } else { Which::Last };
+    let predictor = Predictor::open(&RunFolder::new(&args.run), which, &device::parse(&args.device)?)?;
+    interrupt::catch("stopping, without an output", args.quiet)?;
+    let mut progress = None;
+    let shape = predictor.predict_file(&args.input, &args.output, &mut |done, total| {
+        let progress = progress.get_or_insert_with(|| Progress::new(total as u64, "samples", args.quiet));
+        progress.at(done as u64);
+        interrupt::asked()
+    });
+    progress.into_iter().for_each(Progress::finish);
+    match shape? {
+        Some(shape) => Ok(writeln!(io::stdout(), "wrote {}: {}", args.output.display(), sizes(&shape))?),
+        None => Err(Interrupted("stopped; nothing was written".into()).into()),
+    }
+}
