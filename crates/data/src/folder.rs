@@ -43,17 +43,21 @@ pub(crate) fn checksum_text(hasher: crc32fast::Hasher) -> String {
     format!("{:08x}", hasher.finalize())
 }
 
-/// An error if the bytes of a file have another checksum.
-pub(crate) fn verify(source: &Source, expected: &str) -> Result<()> {
-    let (mut stream, mut hasher) = (source.window(0, source.len()), crc32fast::Hasher::new());
+/// The checksum of a whole file.
+pub(crate) fn checksum(mut file: impl Read) -> std::io::Result<String> {
+    let mut hasher = crc32fast::Hasher::new();
     let mut block = vec![0; 1 << 18];
     loop {
-        match stream.read(&mut block).map_err(Error::io(source.path()))? {
-            0 => break,
+        match file.read(&mut block)? {
+            0 => return Ok(checksum_text(hasher)),
             read => hasher.update(&block[..read]),
         }
     }
-    let found = checksum_text(hasher);
+}
+
+/// An error if the bytes of a file have another checksum.
+pub(crate) fn verify(source: &Source, expected: &str) -> Result<()> {
+    let found = checksum(source.window(0, source.len())).map_err(Error::io(source.path()))?;
     if found != expected {
         return Err(Error::Checksum { path: source.path().into(), expected: expected.into(), found });
     }

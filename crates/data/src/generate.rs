@@ -4,13 +4,13 @@
 //! both arrays are synced and `progress.toml` is replaced; an interrupted run, killed or asked to stop, goes on from there, and the result
 //! has the bytes of an uninterrupted one.
 
-use crate::folder::{META, checksum_text};
+use crate::folder::{self, META};
 use crate::io::{npy, write_whole};
 use crate::meta::{Checksums, Meta};
 use crate::pde::{self, Problem, SampleError};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -147,15 +147,7 @@ pub fn write_dataset(
 
 /// CRC-32 of a whole file, in eight hexadecimal digits.
 pub fn checksum(path: &Path) -> Result<String, GenerateError> {
-    let mut file = BufReader::new(File::open(path).map_err(at(path))?);
-    let mut hasher = crc32fast::Hasher::new();
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match file.read(&mut buffer).map_err(at(path))? {
-            0 => return Ok(checksum_text(hasher)),
-            len => hasher.update(&buffer[..len]),
-        }
-    }
+    File::open(path).and_then(folder::checksum).map_err(at(path))
 }
 
 /// The record of a folder begun before, if it has these settings, or that of a new one.

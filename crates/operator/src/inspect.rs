@@ -168,15 +168,17 @@ fn encoder_parameters(config: &EncoderLayerConfig) -> f64 {
 }
 
 fn spectral_parameters(config: &SpectralDecoderConfig, axes: i32) -> f64 {
-    let lift = match config.coordinates {
-        0 => 0.0,
-        coordinates => linear(config.inputs.saturating_add(coordinates), config.hidden),
-    };
     let layers = config.layers as f64 - 1.0;
-    lift + convolution_parameters(config.hidden, config.channels, config.modes, axes)
+    lift_parameters(config.inputs, config.coordinates, config.hidden)
+        + convolution_parameters(config.hidden, config.channels, config.modes, axes)
         + layers * convolution_parameters(config.channels, config.channels, config.modes, axes)
         + linear(config.channels, config.feed_forward)
         + linear(config.feed_forward, config.outputs)
+}
+
+/// The layer of a decoder that takes coordinates; there is none without them.
+fn lift_parameters(inputs: usize, coordinates: usize, hidden: usize) -> f64 {
+    if coordinates == 0 { 0.0 } else { linear(inputs.saturating_add(coordinates), hidden) }
 }
 
 /// A complex matrix per kept mode, of which 2D has two blocks, and the pointwise path.
@@ -186,11 +188,9 @@ fn convolution_parameters(inputs: usize, outputs: usize, modes: usize, axes: i32
 }
 
 fn pointwise_parameters(config: &PointwiseDecoderConfig) -> f64 {
-    let lift = match config.coordinates {
-        0 => 0.0,
-        coordinates => linear(config.inputs.saturating_add(coordinates), config.hidden),
-    };
-    lift + config.layers as f64 * linear(config.hidden, config.hidden) + linear(config.hidden, config.outputs)
+    lift_parameters(config.inputs, config.coordinates, config.hidden)
+        + config.layers as f64 * linear(config.hidden, config.hidden)
+        + linear(config.hidden, config.outputs)
 }
 
 fn fno_parameters(config: &FnoConfig, axes: i32) -> f64 {
@@ -271,12 +271,7 @@ fn encoder_layers(config: &EncoderLayerConfig, layers: usize, n: usize) -> impl 
 
 fn spectral_decoder(config: &SpectralDecoderConfig, grid: &[usize]) -> Component {
     let n: usize = grid.iter().product();
-    let (mut flops, mut kept) = (0, 0);
-    if config.coordinates > 0 {
-        let inputs = config.inputs + config.coordinates;
-        flops += 2 * n * inputs * config.hidden;
-        kept += n * (inputs + config.hidden);
-    }
+    let [mut flops, mut kept] = lift([config.inputs, config.coordinates, config.hidden], n);
     for convolution in config.convolutions().into_iter().flatten() {
         flops += spectral_convolution(&convolution, grid);
         kept += n * convolution.outputs;
@@ -285,15 +280,17 @@ fn spectral_decoder(config: &SpectralDecoderConfig, grid: &[usize]) -> Component
     part("regressor", flops, kept + n * config.outputs)
 }
 
+/// Operations and kept values of the layer of a decoder that takes coordinates.
+fn lift([inputs, coordinates, hidden]: [usize; 3], n: usize) -> [usize; 2] {
+    let wide = inputs + coordinates;
+    if coordinates == 0 { [0; 2] } else { [2 * n * wide * hidden, n * (wide + hidden)] }
+}
+
 fn pointwise_decoder(config: &PointwiseDecoderConfig, n: usize) -> Component {
-    let (mut flops, mut kept) = (0, 0);
-    if config.coordinates > 0 {
-        let inputs = config.inputs + config.coordinates;
-        flops += 2 * n * inputs * config.hidden;
-        kept += n * (inputs + config.hidden);
-    }
+    let [mut flops, mut kept] = lift([config.inputs, config.coordinates, config.hidden], n);
     flops += config.layers * 2 * n * config.hidden * config.hidden + 2 * n * config.hidden * config.outputs;
-    part("regressor", flops, kept + n * (3 * config.layers * config.hidden + config.outputs))
+    kept += n * (3 * config.layers * config.hidden + config.outputs);
+    part("regressor", flops, kept)
 }
 
 /// The truncated transforms as products with thin matrices, a complex matrix per mode, and the pointwise path.
