@@ -1,6 +1,7 @@
 //! The words of the command line.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -12,10 +13,12 @@ use crate::figures;
 #[command(name = "galerkin", version, propagate_version = true, max_term_width = 110)]
 #[command(after_help = "\
 Examples:
+  galerkin demo
   galerkin generate burgers --samples 100 --grid 1024 --out datasets/burgers
   galerkin info datasets/burgers --figure burgers.png
   galerkin train burgers --out runs/burgers
   galerkin evaluate runs/burgers --grid 512 --grid 2048
+  galerkin plot runs/burgers
 
 Exit codes: 0 fine, 2 wrong usage, 130 interrupted, 1 anything else.")]
 pub struct Args {
@@ -27,12 +30,14 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// The whole job in three minutes: generate, train, evaluate, draw
+    Demo(Demo),
     /// Make a dataset by solving an equation many times
     #[command(subcommand)]
     Generate(Equation),
     /// Turn files of MATLAB, HDF5, numpy or safetensors into a dataset
     Import(Import),
-    /// Say what a dataset or a file holds, and draw its first samples
+    /// Say what a dataset, a run or a file holds
     Info(Info),
     /// Print the configuration of a preset, to be changed and trained from a file
     #[command(
@@ -48,6 +53,8 @@ pub enum Command {
     Evaluate(Evaluate),
     /// Predictions of a trained model for the inputs of a file
     Predict(Predict),
+    /// Draw figures of a run: convergence, samples, errors against resolution
+    Plot(Plot),
     /// Make the folder of a run from weights of the authors' PyTorch code
     ImportWeights(ImportWeights),
     /// Write completions for a shell to standard output
@@ -58,6 +65,23 @@ pub enum Command {
         /// The shell
         shell: Shell,
     },
+}
+
+/// The whole job.
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Example:
+  galerkin demo
+
+Makes 1,124 samples of Burgers' equation, trains a Galerkin transformer on 1,024 of them, evaluates it on the grid it was trained on and
+on a finer one beside the classical solver, and draws figures. Stopped and called again, it goes on where it was.")]
+pub struct Demo {
+    /// Folder to write
+    #[arg(long, value_name = "DIR", default_value = "demo")]
+    pub out: PathBuf,
+    /// No progress
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 /// The equation to solve.
@@ -225,10 +249,11 @@ pub enum Problem {
 Examples:
   galerkin info datasets/burgers
   galerkin info datasets/burgers --figure burgers.svg
+  galerkin info runs/burgers
   galerkin info burgers_data_R10.mat")]
 pub struct Info {
-    /// A dataset folder, or a file of MATLAB, HDF5, numpy, safetensors or PyTorch
-    #[arg(value_name = "DATASET|FILE")]
+    /// A dataset folder, the folder of a run, or a file of MATLAB, HDF5, numpy, safetensors or PyTorch
+    #[arg(value_name = "DATASET|RUN|FILE")]
     pub path: PathBuf,
     /// Draw the first samples of a dataset, as .png or .svg [default: the name of the dataset, .png, here]
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "", value_parser = figure)]
@@ -263,6 +288,12 @@ pub struct Train {
     /// Go on with the run in the folder
     #[arg(long)]
     pub resume: bool,
+    /// Refuse a run that would take longer
+    #[arg(long, value_name = "H", value_parser = hours)]
+    pub hours: Option<Duration>,
+    /// Write event files for TensorBoard too, to tensorboard/ in the folder of the run
+    #[arg(long)]
+    pub tensorboard: bool,
     /// Where to compute: cpu, or vulkan, vulkan-cpu, cuda, cuda:N in a build with that feature
     #[arg(long, default_value = "cpu")]
     pub device: String,
@@ -335,6 +366,30 @@ pub struct Predict {
     pub quiet: bool,
 }
 
+/// Figures of a run.
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Examples:
+  galerkin plot runs/burgers
+  galerkin evaluate runs/burgers --grid 512 --grid 2048 --grid 8192 && galerkin plot runs/burgers
+
+Every figure is written as .png and .svg to figures/ in the folder of the run: convergence from its log, test samples with predictions,
+reconstructions at several levels of noise for the inverse problem, and errors against resolution if the last `galerkin evaluate` was on
+more than one grid.")]
+pub struct Plot {
+    /// Folder of a run
+    pub run: PathBuf,
+    /// Test samples to draw
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=8))]
+    pub samples: u32,
+    /// The weights with the smallest validation error instead of the last ones
+    #[arg(long)]
+    pub best: bool,
+    /// Where to compute
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+}
+
 /// Weights of others.
 #[derive(Debug, Group)]
 #[command(after_help = "\
@@ -362,6 +417,13 @@ pub struct ImportWeights {
 fn setting(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
     Ok((key.trim().into(), value.trim().into()))
+}
+
+/// A time.
+fn hours(text: &str) -> Result<Duration, String> {
+    let hours = text.parse::<f64>().ok().filter(|hours| *hours > 0.0);
+    let time = hours.and_then(|hours| Duration::try_from_secs_f64(3600.0 * hours).ok());
+    time.ok_or_else(|| "expected a number of hours".into())
 }
 
 /// Two numbers with a comma between them.

@@ -5,3 +5,4 @@ pub mod commands;
 pub mod figures;
 pub mod output;
 pub mod progress;
+pub mod tensorboard;

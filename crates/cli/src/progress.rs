@@ -22,7 +22,7 @@ enum Display {
 }
 
 /// Between two lines.
-const INTERVAL: Duration = Duration::from_secs(5);
+const INTERVAL: Duration = Duration::from_secs(10);
 
 impl Progress {
     /// Nothing is done yet.
@@ -32,7 +32,7 @@ impl Progress {
             Display::Nothing
         } else if io::stderr().is_terminal() {
             let bar = ProgressBar::new(total);
-            let style = ProgressStyle::with_template("{bar:32} {pos}/{len} {msg} {elapsed} {spinner}");
+            let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} {spinner}");
             bar.set_style(style.expect("a template of known words").progress_chars("━━─"));
             bar.set_message(what);
             bar.enable_steady_tick(Duration::from_millis(200));
@@ -45,32 +45,43 @@ impl Progress {
 
     /// So many steps are done, at least one of them by this process.
     pub fn at(&mut self, done: u64) {
+        let (total, what) = (self.total, self.what);
+        self.in_part(done, [done, total], |left| format!("{what}, {left} left"));
+    }
+
+    /// As [`at`](Self::at), of work in parts, of which the bar shows the one at hand: so many of its steps are done of so many.
+    /// `words` say the rest, from the time that is left.
+    pub fn in_part(&mut self, done: u64, [at, of]: [u64; 2], words: impl FnOnce(&str) -> String) {
         let before = *self.before.get_or_insert(done.saturating_sub(1));
         let left = time_left(self.started.elapsed(), done - before, self.total.saturating_sub(done));
-        let left = words(left);
+        let left = duration(left);
         match &mut self.display {
             Display::Nothing => {}
             Display::Bar(bar) => {
-                bar.set_position(done);
-                bar.set_message(format!("{}, {left} left,", self.what));
+                bar.set_length(of);
+                bar.set_position(at);
+                bar.set_message(words(&left));
             }
             Display::Lines { last } => {
                 if last.elapsed() >= INTERVAL && done < self.total {
                     *last = Instant::now();
                     // Work goes on when nobody listens.
-                    let _ = writeln!(io::stderr(), "{done} of {} {}, {left} left", self.total, self.what);
+                    let _ = writeln!(io::stderr(), "{at} of {of} {}", words(&left));
                 }
             }
         }
     }
 
     /// Says something beside the progress.
-    pub fn line(&self, text: &str) {
-        match &self.display {
+    pub fn line(&mut self, text: &str) {
+        match &mut self.display {
             Display::Nothing => {}
             Display::Bar(bar) => bar.println(text),
-            // Work goes on when nobody listens.
-            Display::Lines { .. } => _ = writeln!(io::stderr(), "{text}"),
+            Display::Lines { last } => {
+                *last = Instant::now();
+                // Work goes on when nobody listens.
+                let _ = writeln!(io::stderr(), "{text}");
+            }
         }
     }
 
@@ -89,7 +100,7 @@ fn time_left(elapsed: Duration, done: u64, left: u64) -> Duration {
 }
 
 /// Two units at the most: `2 h 05 min`, `3 min 20 s`, `12 s`.
-fn words(time: Duration) -> String {
+pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64().ceil() as u64;
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -112,7 +123,7 @@ mod tests {
 
     #[test]
     fn times_have_two_units() {
-        let shown = [0, 59, 60, 3599, 7500].map(|s| words(Duration::from_secs(s)));
+        let shown = [0, 59, 60, 3599, 7500].map(|s| duration(Duration::from_secs(s)));
         assert_eq!(shown, ["0 s", "59 s", "1 min 00 s", "59 min 59 s", "2 h 05 min"]);
     }
 }

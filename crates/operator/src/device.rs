@@ -13,7 +13,7 @@
 //! The golden cases pass on `vulkan-cpu`. No card was at hand for the other two. On `cuda` they are not expected to pass
 //! as they stand: on cards with tensor cores Burn 0.22 multiplies f32 matrices as TF32, whose significand has 11 bits instead of 24.
 
-use burn::tensor::Device;
+pub use burn::tensor::Device;
 
 use crate::error::{Error, Result};
 

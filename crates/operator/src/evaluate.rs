@@ -1,26 +1,29 @@
 //! Errors of a trained model on a dataset: on any grid, with any noise, beside the classical solver where the problem is known.
 
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use galerkin_data::Dataset;
-use galerkin_data::grid::GridKind;
+use galerkin_data::grid::{Grid, GridKind};
+use galerkin_data::normalize::Normalizer;
 use galerkin_data::pde::{Problem, burgers, darcy};
-use serde::Serialize;
+use galerkin_data::split::Split;
+use galerkin_data::{Array, Dataset};
+use serde::{Deserialize, Serialize};
 
-use crate::config::{RunConfig, Task};
+use crate::config::{DataConfig, RunConfig, Task};
 use crate::error::Result;
 use crate::layers::Mode;
 use crate::loss::Ends;
 use crate::metrics::{Summary, l_infinity, relative_h1, relative_l2};
-use crate::models::{Field, Model};
+use crate::models::{Field, Model, Preset};
 use crate::reference::to_vec;
-use crate::run;
-use crate::train::{Samples, View};
+use crate::run::{self, RunFolder, Which};
+use crate::train::{Samples, View, on_grid};
 
 /// Errors on one grid with one level of noise.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Points, a side in 2D, of the inputs.
     pub grid: usize,
@@ -33,22 +36,22 @@ pub struct Evaluation {
     /// ‖p − u‖/‖u‖.
     pub relative_l2: Summary,
     /// The same in the H¹-seminorm; absent where a grid has no differences.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relative_h1: Option<Summary>,
     /// max |p − u|.
     pub l_infinity: Summary,
     /// Relative L² errors of all samples.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_sample: Vec<f64>,
     /// Seconds of a sample, samples taken together in batches.
     pub seconds_per_sample: f64,
     /// The solver of the problem, on the same inputs.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solver: Option<SolverRow>,
 }
 
 /// What the classical solver does with the inputs of an evaluation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SolverRow {
     /// Against the same targets.
     pub relative_l2: Summary,
@@ -56,65 +59,164 @@ pub struct SolverRow {
     pub seconds_per_sample: f64,
 }
 
-/// What to evaluate on.
-#[derive(Clone, Copy, Debug)]
-pub struct Setting<'a> {
-    /// The dataset, on its own grid.
-    pub dataset: &'a Dataset,
-    /// Samples of it.
-    pub indices: &'a [usize],
-    /// Points, a side in 2D.
-    pub grid: usize,
-    /// Noise on the inputs.
-    pub noise: f64,
-    /// The problem the dataset was made from, for the solver's row.
-    pub problem: Option<&'a Problem>,
+/// What `metrics.json` holds: the last evaluation of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// The folder, as it was named.
+    pub run: PathBuf,
+    /// What was trained.
+    pub preset: Preset,
+    /// On every grid with every level of noise.
+    pub evaluations: Vec<Evaluation>,
 }
 
-/// Evaluates a model of a run.
-pub fn evaluate(
-    config: &RunConfig,
-    model: &Model,
-    normalizer: Option<&galerkin_data::normalize::Normalizer>,
-    setting: Setting,
-    device: &Device,
-) -> run::Result<Evaluation> {
-    let (samples, view) = samples(config, normalizer, setting, device)?;
-    let start = Instant::now();
-    let predictions = predict(model, &samples, device)?;
-    let seconds = start.elapsed().as_secs_f64();
-    let count = samples.len();
-    let errors = relative_l2(&predictions, &samples.targets.values, count)?;
-    let ends = if samples.grid.kind == GridKind::Periodic { Ends::Periodic } else { Ends::Interior };
-    let (targets, grid) = (&samples.targets.values, &samples.grid);
-    let slopes = relative_h1(&predictions, targets, count, &grid.points, &grid.spacing, ends);
-    Ok(Evaluation {
-        grid: setting.grid,
-        points: view.plain(setting.dataset)?.grid().points,
-        noise: setting.noise,
-        samples: count,
-        relative_l2: Summary::of(&errors)?,
-        relative_h1: slopes.ok().map(|slopes| Summary::of(&slopes)).transpose()?,
-        l_infinity: Summary::of(&l_infinity(&predictions, targets, count)?)?,
-        per_sample: errors,
-        seconds_per_sample: seconds / count.max(1) as f64,
-        solver: solver_row(config.data.task, setting)?,
-    })
+/// Samples with what a model says of them, in the units of the dataset.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// (samples, points…, channels), with noise.
+    pub inputs: Array,
+    /// (samples, points…, channels)
+    pub targets: Array,
+    /// Of the shape of the targets.
+    pub predictions: Array,
+    /// Relative L² errors.
+    pub errors: Vec<f64>,
+    /// The grid of the targets.
+    pub grid: Grid,
 }
 
-/// The samples of a setting as a run sees them.
-pub fn samples<'a>(
-    config: &RunConfig,
-    normalizer: Option<&'a galerkin_data::normalize::Normalizer>,
-    setting: Setting,
-    device: &Device,
-) -> run::Result<(Samples, View<'a>)> {
-    let mut view = View::of(&config.data, config.train.seed, normalizer);
-    (view.grid, view.noise) = (setting.grid, setting.noise);
-    if config.data.task == Task::DarcyInverse {
-        view.coarse = config.model_config()?.output_grid(&[setting.grid; 2])?[0];
+/// A trained model with the samples it is evaluated on.
+#[derive(Debug)]
+pub struct Evaluator {
+    config: RunConfig,
+    model: Model,
+    normalizer: Option<Normalizer>,
+    dataset: Dataset,
+    indices: Vec<usize>,
+    device: Device,
+}
+
+impl Evaluator {
+    /// The model of a run, on the test samples of its dataset or on all samples of another one.
+    pub fn open(folder: &RunFolder, which: Which, data: Option<&Path>, device: &Device) -> run::Result<Self> {
+        let config = folder.config()?;
+        let (model, _) = folder.model(which, device)?;
+        let path = data.unwrap_or(&config.data.folder);
+        if data.is_none() && !path.exists() {
+            let why = format!("its dataset {} is not there; name one by --data", path.display());
+            return Err(folder.wrong(why));
+        }
+        let dataset = Dataset::open(path)?;
+        let indices = match trained_with(folder, path) {
+            true => {
+                let DataConfig { train, validation, test, .. } = config.data;
+                Split::new(dataset.len(), train, validation, test, config.train.seed)?.test
+            }
+            false => (0..dataset.len()).collect(),
+        };
+        if indices.is_empty() {
+            return Err(folder.wrong("no samples to evaluate: data.test = 0"));
+        }
+        Ok(Self { model, normalizer: folder.normalizer()?, config, dataset, indices, device: device.clone() })
     }
-    Ok((Samples::load(setting.dataset, &view, setting.indices, false, device)?, view))
+
+    /// What the run was told.
+    pub fn config(&self) -> &RunConfig {
+        &self.config
+    }
+
+    /// The dataset on its own grid.
+    pub fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
+    /// Errors on a grid of so many points, a side in 2D, with noise on the inputs.
+    pub fn evaluate(&self, grid: usize, noise: f64) -> run::Result<Evaluation> {
+        let view = self.view(grid, noise)?;
+        let samples = Samples::load(&self.dataset, &view, &self.indices, false, &self.device)?;
+        let start = Instant::now();
+        let predictions = predict(&self.model, &samples, &self.device)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let count = samples.len();
+        let errors = relative_l2(&predictions, &samples.targets.values, count)?;
+        let ends = if samples.grid.kind == GridKind::Periodic { Ends::Periodic } else { Ends::Interior };
+        let (targets, target_grid) = (&samples.targets.values, &samples.grid);
+        let slopes =
+            relative_h1(&predictions, targets, count, &target_grid.points, &target_grid.spacing, ends);
+        Ok(Evaluation {
+            grid,
+            points: view.plain(&self.dataset)?.grid().points,
+            noise,
+            samples: count,
+            relative_l2: Summary::of(&errors)?,
+            relative_h1: slopes.ok().map(|slopes| Summary::of(&slopes)).transpose()?,
+            l_infinity: Summary::of(&l_infinity(&predictions, targets, count)?)?,
+            per_sample: errors,
+            seconds_per_sample: seconds / count.max(1) as f64,
+            solver: self.solver_row(grid)?,
+        })
+    }
+
+    /// The first samples with their predictions.
+    pub fn show(&self, grid: usize, noise: f64, count: usize) -> run::Result<Shown> {
+        let view = self.view(grid, noise)?;
+        let indices = &self.indices[..count.min(self.indices.len())];
+        let samples = Samples::load(&self.dataset, &view, indices, false, &self.device)?;
+        let predictions = predict(&self.model, &samples, &self.device)?;
+        let Samples { mut inputs, targets, grid, .. } = samples;
+        let errors = relative_l2(&predictions, &targets.values, indices.len())?;
+        if let Some(normalizer) = view.normalizer {
+            let points = &inputs.shape[1..inputs.shape.len() - 1];
+            let normalizer = on_grid(normalizer, points, &self.device)?;
+            let len = inputs.values.len() / indices.len().max(1);
+            for sample in inputs.values.chunks_exact_mut(len.max(1)) {
+                normalizer.invert(sample)?;
+            }
+        }
+        let predictions = Array { shape: targets.shape.clone(), values: predictions };
+        Ok(Shown { inputs, targets, predictions, errors, grid })
+    }
+
+    /// The samples as the run sees them, on another grid.
+    fn view(&self, grid: usize, noise: f64) -> run::Result<View<'_>> {
+        let mut view = View::of(&self.config.data, self.config.train.seed, self.normalizer.as_ref());
+        (view.grid, view.noise) = (grid, noise);
+        if self.config.data.task == Task::DarcyInverse {
+            view.coarse = self.config.model_config()?.output_grid(&[grid; 2])?[0];
+        }
+        Ok(view)
+    }
+
+    /// Solves the problem the dataset was made from, from the same inputs without noise. The inverse problem has no solver here.
+    fn solver_row(&self, grid: usize) -> run::Result<Option<SolverRow>> {
+        let problem = self.dataset.meta().and_then(|meta| meta.problem.problem());
+        let Some(problem) = problem else { return Ok(None) };
+        let dataset = self.dataset.clone().subsample_to(grid)?;
+        let start = Instant::now();
+        let mut errors = Vec::new();
+        for index in &self.indices {
+            let pair = dataset.sample(*index)?;
+            let input: Vec<f64> = pair.input.values.iter().map(|v| *v as f64).collect();
+            let solved = match (&problem, self.config.data.task) {
+                (Problem::Burgers(p), Task::Burgers) => burgers::solve(&input, p.viscosity, p.time, grid)?,
+                (Problem::Darcy(p), Task::Darcy) => {
+                    darcy::solve(&input, &vec![p.source; input.len()], p.tolerance)?
+                }
+                _ => return Ok(None),
+            };
+            let solved: Vec<f32> = solved.iter().map(|v| *v as f32).collect();
+            errors.extend(relative_l2(&solved, &pair.target.values, 1)?);
+        }
+        let seconds_per_sample = start.elapsed().as_secs_f64() / self.indices.len().max(1) as f64;
+        Ok(Some(SolverRow { relative_l2: Summary::of(&errors)?, seconds_per_sample }))
+    }
+}
+
+/// Whether a run was trained with the dataset of a folder, which may have moved since. A run whose weights come from elsewhere has
+/// no dataset of its own.
+fn trained_with(folder: &RunFolder, data: &Path) -> bool {
+    let read = |path: PathBuf| std::fs::read(path).ok();
+    read(folder.dataset_file()).is_some_and(|own| Some(own) == read(data.join("meta.toml")))
 }
 
 /// The model's predictions, (samples, points…, channels).
@@ -140,30 +242,4 @@ pub(crate) fn relative_errors(model: &Model, samples: &Samples, device: &Device)
 /// Samples that go through a model together: enough to keep threads busy, few enough to need little memory.
 pub(crate) fn batch_of(points: usize) -> usize {
     (32_768 / points.max(1)).clamp(1, 64)
-}
-
-/// Solves the problem from the same inputs, without noise: the inputs of the inverse problem have no solver here.
-fn solver_row(task: Task, setting: Setting) -> run::Result<Option<SolverRow>> {
-    let Some(problem) = setting.problem else { return Ok(None) };
-    let dataset = setting.dataset.clone().subsample_to(setting.grid)?;
-    let start = Instant::now();
-    let mut errors = Vec::new();
-    for index in setting.indices {
-        let pair = dataset.sample(*index)?;
-        let input: Vec<f64> = pair.input.values.iter().map(|v| *v as f64).collect();
-        let solved = match (problem, task) {
-            (Problem::Burgers(p), Task::Burgers) => {
-                burgers::solve(&input, p.viscosity, p.time, setting.grid)?
-            }
-            (Problem::Darcy(p), Task::Darcy) => {
-                let source = vec![p.source; input.len()];
-                darcy::solve(&input, &source, p.tolerance)?
-            }
-            _ => return Ok(None),
-        };
-        let solved: Vec<f32> = solved.iter().map(|v| *v as f32).collect();
-        errors.extend(relative_l2(&solved, &pair.target.values, 1)?);
-    }
-    let seconds_per_sample = start.elapsed().as_secs_f64() / setting.indices.len().max(1) as f64;
-    Ok(Some(SolverRow { relative_l2: Summary::of(&errors)?, seconds_per_sample }))
 }

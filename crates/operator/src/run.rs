@@ -9,13 +9,17 @@
 //! | `best.safetensors` | those with the smallest error on the validation samples |
 //! | `checkpoint/` | the last two states, for resuming |
 //! | `log.jsonl` | a line of JSON per step and per epoch; no clock in it, so that it is the same for the same run |
+//! | `metrics.json` | the last evaluation |
 
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use galerkin_data::normalize::Normalizer;
+use serde::Deserialize;
 
 use crate::config::RunConfig;
+use crate::evaluate::Metrics;
+use crate::metrics::Summary;
 use crate::models::{Model, ModelConfig};
 use crate::weights;
 
@@ -67,6 +71,16 @@ pub enum Error {
         /// Where the last good state is.
         state: String,
     },
+    /// A run would take longer than it may.
+    #[error("training would take about {needed:.2} h and {allowed:.2} h are allowed; {suggestion}")]
+    Time {
+        /// Hours.
+        needed: f64,
+        /// Hours.
+        allowed: f64,
+        /// What would take less.
+        suggestion: String,
+    },
     /// The memory a run needs is not there.
     #[error("training needs about {needed} MB and {available} MB are free; {suggestion}")]
     Memory {
@@ -95,6 +109,31 @@ pub enum Which {
     Last,
     /// The best ones on the validation samples.
     Best,
+}
+
+/// What the log says of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Epoch {
+    /// Counted from 1.
+    pub epoch: u32,
+    /// Steps taken at its end.
+    pub step: u64,
+    /// Mean loss of its steps.
+    pub loss: f64,
+    /// Relative L² error on the validation samples.
+    pub validation: Summary,
+    /// Learning rate of its last step.
+    pub rate: f64,
+}
+
+/// A line of the log: of a step, which has a learning rate, or of an epoch.
+#[derive(Deserialize)]
+struct Line {
+    step: u64,
+    lr: Option<f64>,
+    epoch: Option<u32>,
+    train_loss: Option<f64>,
+    validation: Option<Summary>,
 }
 
 impl RunFolder {
@@ -136,6 +175,16 @@ impl RunFolder {
         self.path.join("log.jsonl")
     }
 
+    /// `metrics.json`.
+    pub fn metrics_file(&self) -> PathBuf {
+        self.path.join("metrics.json")
+    }
+
+    /// `figures/`.
+    pub fn figures(&self) -> PathBuf {
+        self.path.join("figures")
+    }
+
     /// `checkpoint/`.
     pub fn checkpoints(&self) -> PathBuf {
         self.path.join("checkpoint")
@@ -166,6 +215,41 @@ impl RunFolder {
             return Ok(None);
         }
         Ok(Some(Normalizer::open(path)?))
+    }
+
+    /// The last evaluation, if there was one.
+    pub fn metrics(&self) -> Result<Option<Metrics>> {
+        let path = self.metrics_file();
+        match std::fs::read(&path) {
+            Ok(bytes) => match serde_json::from_slice(&bytes) {
+                Ok(metrics) => Ok(Some(metrics)),
+                Err(error) => Err(Error::Folder { path, why: format!("no metrics: {error}") }),
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::Io { path, source }),
+        }
+    }
+
+    /// What the log says of the epochs so far; nothing without a log.
+    pub fn history(&self) -> Result<Vec<Epoch>> {
+        let path = self.log_file();
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(Error::Io { path, source }),
+        };
+        let (mut epochs, mut rate) = (Vec::new(), 0.0);
+        for line in text.lines() {
+            // The last line of a run that was killed may be half a line.
+            let Ok(line) = serde_json::from_str::<Line>(line) else { continue };
+            rate = line.lr.unwrap_or(rate);
+            if let (Some(epoch), Some(loss), Some(validation)) =
+                (line.epoch, line.train_loss, line.validation)
+            {
+                epochs.push(Epoch { epoch, step: line.step, loss, validation, rate });
+            }
+        }
+        Ok(epochs)
     }
 
     pub(crate) fn wrong(&self, why: impl Into<String>) -> Error {

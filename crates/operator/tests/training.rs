@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use galerkin::config::{RunConfig, Task};
-use galerkin::evaluate::{Setting, evaluate};
+use galerkin::evaluate::Evaluator;
 use galerkin::models::Preset;
 use galerkin::predict::Predictor;
 use galerkin::run::{Error, RunFolder, Which};
@@ -59,7 +59,7 @@ fn config(preset: Preset, data: &Path, more: &[(&str, &str)]) -> RunConfig {
 }
 
 fn run_to_the_end(config: &RunConfig, folder: &RunFolder) -> Outcome {
-    train(config, folder, Start::Fresh, &Device::flex(), &mut |_| ControlFlow::Continue(())).unwrap()
+    train(config, folder, Start::Fresh, None, &Device::flex(), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 /// The files a finished run is compared by.
@@ -92,16 +92,22 @@ fn an_interrupted_run_ends_with_the_same_bits() {
         };
         let threads = rayon::ThreadPoolBuilder::new().num_threads(stop as usize).build().unwrap();
         let outcome =
-            threads.install(|| train(&config, &parts, Start::Resume, &Device::flex(), watch)).unwrap();
+            threads.install(|| train(&config, &parts, Start::Resume, None, &Device::flex(), watch)).unwrap();
         assert_eq!(outcome, Outcome::Interrupted);
         assert!(seen <= stop);
     }
     let watch = &mut |_| ControlFlow::Continue(());
-    assert_eq!(train(&config, &parts, Start::Resume, &Device::flex(), watch).unwrap(), Outcome::Finished);
+    assert_eq!(
+        train(&config, &parts, Start::Resume, None, &Device::flex(), watch).unwrap(),
+        Outcome::Finished
+    );
     assert!(files(&whole) == files(&parts), "weights or log differ");
 
     // Nothing is left to do, and nothing changes.
-    assert_eq!(train(&config, &parts, Start::Resume, &Device::flex(), watch).unwrap(), Outcome::Finished);
+    assert_eq!(
+        train(&config, &parts, Start::Resume, None, &Device::flex(), watch).unwrap(),
+        Outcome::Finished
+    );
     assert!(files(&whole) == files(&parts));
 }
 
@@ -115,7 +121,7 @@ fn other_settings_other_data_and_finished_folders_are_refused() {
     run_to_the_end(&small, &folder);
     let again = |config: &RunConfig, start| {
         let watch = &mut |_| ControlFlow::Continue(());
-        train(config, &folder, start, &Device::flex(), watch).unwrap_err().to_string()
+        train(config, &folder, start, None, &Device::flex(), watch).unwrap_err().to_string()
     };
     assert!(again(&small, Start::Fresh).contains("a run is here already"));
     let longer = config(Preset::Burgers, &data, &[("train.epochs", "2")]);
@@ -142,7 +148,7 @@ fn a_diverging_run_stops_and_names_its_place() {
     let config = config(Preset::Burgers, &data, &more);
     let folder = RunFolder::new(temporary.path().join("run"));
     let watch = &mut |_| ControlFlow::Continue(());
-    let error = train(&config, &folder, Start::Fresh, &Device::flex(), watch).unwrap_err();
+    let error = train(&config, &folder, Start::Fresh, None, &Device::flex(), watch).unwrap_err();
     let Error::Diverged { step, rate, ref state, .. } = error else { panic!("{error}") };
     assert!(step >= 2 && rate == 1e6, "{error}");
     assert!(state.contains(&format!("step {} in", step - 1)), "{error}");
@@ -170,17 +176,10 @@ fn every_task_beats_the_trivial_predictors() {
         let dataset = Dataset::open(&data).unwrap();
         let indices: Vec<usize> = (32..40).collect();
         let device = Device::flex();
-        let (model, _) = folder.model(Which::Last, &device).unwrap();
-        let normalizer = folder.normalizer().unwrap();
-        let problem = dataset.meta().unwrap().problem.problem();
-        let setting = Setting {
-            dataset: &dataset,
-            indices: &indices,
-            grid: config.data.grid,
-            noise: config.data.noise,
-            problem: problem.as_ref(),
-        };
-        let found = evaluate(&config, &model, normalizer.as_ref(), setting, &device).unwrap();
+        let evaluator = Evaluator::open(&folder, Which::Last, None, &device).unwrap();
+        let found = evaluator.evaluate(config.data.grid, config.data.noise).unwrap();
+        let shown = evaluator.show(config.data.grid, config.data.noise, 2).unwrap();
+        assert_eq!(shown.errors, found.per_sample[..2], "{preset}");
         let trivial = trivial_error(&config, &dataset, &indices);
         let error = found.relative_l2.mean;
         assert!(factor * error < trivial, "{preset}: {error:.3}, trivial {trivial:.3}");

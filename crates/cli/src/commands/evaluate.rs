@@ -2,15 +2,11 @@
 
 use std::io::{self, Write};
 
-use anyhow::bail;
 use galerkin::device;
-use galerkin::evaluate::{Evaluation, Setting, evaluate};
+use galerkin::evaluate::{Evaluation, Evaluator, Metrics};
 use galerkin::metrics::Summary;
 use galerkin::run::{RunFolder, Which};
-use galerkin_data::Dataset;
 use galerkin_data::io::write_whole;
-use galerkin_data::split::Split;
-use serde_json::json;
 
 use crate::args;
 use crate::output::{Table, sizes};
@@ -18,46 +14,49 @@ use crate::output::{Table, sizes};
 /// Evaluates on all grids with all levels of noise.
 pub(super) fn run(args: args::Evaluate) -> anyhow::Result<()> {
     let folder = RunFolder::new(&args.run);
-    let config = folder.config()?;
-    let device = device::parse(&args.device)?;
-    let (model, _) = folder.model(if args.best { Which::Best } else { Which::Last }, &device)?;
-    let normalizer = folder.normalizer()?;
-    let dataset = Dataset::open(args.data.as_ref().unwrap_or(&config.data.folder))?;
-    let indices = match args.data {
-        Some(_) => (0..dataset.len()).collect(),
-        None => {
-            let data = &config.data;
-            Split::new(dataset.len(), data.train, data.validation, data.test, config.train.seed)?.test
-        }
-    };
-    if indices.is_empty() {
-        bail!("{}: no samples to evaluate; the run has data.test = 0", args.run.display());
-    }
-    let problem = dataset.meta().and_then(|meta| meta.problem.problem());
-    let or = |given: &[usize], default: usize| if given.is_empty() { vec![default] } else { given.to_vec() };
-    let noises = if args.noise.is_empty() { vec![config.data.noise] } else { args.noise.clone() };
-    let mut found = Vec::new();
-    for grid in or(&args.grid, config.data.grid) {
-        for &noise in &noises {
-            let setting =
-                Setting { dataset: &dataset, indices: &indices, grid, noise, problem: problem.as_ref() };
-            found.push(evaluate(&config, &model, normalizer.as_ref(), setting, &device)?);
-        }
-    }
+    let which = if args.best { Which::Best } else { Which::Last };
+    let evaluator = Evaluator::open(&folder, which, args.data.as_deref(), &device::parse(&args.device)?)?;
+    let mut metrics = on_grids(&evaluator, &folder, &args.grid, &args.noise)?;
     if !args.per_sample {
-        found.iter_mut().for_each(|evaluation| evaluation.per_sample.clear());
+        metrics.evaluations.iter_mut().for_each(|evaluation| evaluation.per_sample.clear());
     }
-    let json = json!({ "run": args.run, "preset": config.preset, "evaluations": found });
-    write_whole(args.run.join("metrics.json"), format!("{json:#}\n").as_bytes())?;
+    write(&folder, &metrics)?;
     let mut out = io::stdout().lock();
     match args.json {
-        true => writeln!(out, "{json}")?,
-        false => table(&found).write(&mut out)?,
+        true => writeln!(out, "{}", serde_json::to_string(&metrics)?)?,
+        false => table(&metrics.evaluations).write(&mut out)?,
     }
     Ok(())
 }
 
-fn table(found: &[Evaluation]) -> Table {
+/// On these grids with these levels of noise, or those that the model was trained with.
+pub(super) fn on_grids(
+    evaluator: &Evaluator,
+    folder: &RunFolder,
+    grids: &[usize],
+    noises: &[f64],
+) -> anyhow::Result<Metrics> {
+    let config = evaluator.config();
+    let (grid, noise) = ([config.data.grid], [config.data.noise]);
+    let grids = if grids.is_empty() { &grid } else { grids };
+    let noises = if noises.is_empty() { &noise } else { noises };
+    let mut evaluations = Vec::new();
+    for grid in grids {
+        for noise in noises {
+            evaluations.push(evaluator.evaluate(*grid, *noise)?);
+        }
+    }
+    Ok(Metrics { run: folder.path().into(), preset: config.preset, evaluations })
+}
+
+/// To `metrics.json`.
+pub(super) fn write(folder: &RunFolder, metrics: &Metrics) -> anyhow::Result<()> {
+    let text = format!("{}\n", serde_json::to_string_pretty(metrics)?);
+    Ok(write_whole(folder.metrics_file(), text.as_bytes())?)
+}
+
+/// A row of the model, and one of the solver where there is one.
+pub(super) fn table(found: &[Evaluation]) -> Table {
     let mut table = Table::new(&[
         "",
         "grid",

@@ -1,21 +1,33 @@
-//! `galerkin info`: what a dataset or a file holds, in words and as a figure.
+//! `galerkin info`: what a dataset, a run or a file holds, in words and as a figure.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use galerkin::config::{DataConfig, ModelSettings};
+use galerkin::layers::AttentionKind;
+use galerkin::run::{RunFolder, Which};
+use galerkin::weights;
 use galerkin_data::grid::GridKind;
 use galerkin_data::io::{self as files, Kind, Summary, torch};
 use galerkin_data::meta::{Meta, Origin};
 use galerkin_data::pde::Coefficient;
 use galerkin_data::{Array, Dataset};
 
+use super::drawing::{self, Sample};
 use crate::args::Info;
-use crate::figures::{Field, FieldRow, LineRow, Lines, Scene, fields, lines};
+use crate::figures::Scene;
 use crate::output::{Table, sizes};
 
 /// Lists and draws.
 pub(super) fn run(args: Info) -> anyhow::Result<()> {
+    let folder = RunFolder::new(&args.path);
+    if folder.config_file().exists() {
+        if args.figure.is_some() {
+            bail!("{0}: `galerkin plot {0}` draws the figures of a run", args.path.display());
+        }
+        return print_run(&folder);
+    }
     if args.path.is_dir() {
         let dataset = Dataset::open(&args.path)?;
         let meta = dataset.meta().context("a folder has a description")?;
@@ -61,6 +73,60 @@ fn print_dataset(path: &Path, dataset: &Dataset, meta: &Meta) -> anyhow::Result<
         table.row(row(name, &[vec![dataset.len()], shape].concat(), "float32", Some(summary)));
     }
     Ok(table.write(&mut out)?)
+}
+
+fn print_run(folder: &RunFolder) -> anyhow::Result<()> {
+    let config = folder.config()?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}: run of preset {}", folder.path().display(), config.preset)?;
+    let DataConfig { folder: data, grid, coarse, train, validation, test, noise, .. } = &config.data;
+    let coarse = coarse.map_or(String::new(), |coarse| format!(", coarse grid {coarse}"));
+    writeln!(
+        out,
+        "  network    {}, {} parameters",
+        network(&config.model),
+        config.model_config()?.parameters()
+    )?;
+    writeln!(out, "  data       {}, grid {grid}{coarse}, noise {noise}", data.display())?;
+    writeln!(out, "  samples    {train} to train, {validation} to validate, {test} to test")?;
+    let history = folder.history()?;
+    let steps = weights::load(folder.weights_file(Which::Last)).ok();
+    match steps.and_then(|weights| weights.metadata.get("steps").cloned()) {
+        Some(steps) => writeln!(out, "  trained    {steps} of {} steps", config.total_steps())?,
+        None if history.is_empty() => writeln!(out, "  trained    elsewhere, or not at all")?,
+        None => writeln!(out, "  trained    less than up to its first checkpoint")?,
+    }
+    if let Some(last) = history.last() {
+        let best =
+            history.iter().min_by(|a, b| a.validation.mean.total_cmp(&b.validation.mean)).unwrap_or(last);
+        writeln!(out, "  loss       {} in epoch {}", number(last.loss), last.epoch)?;
+        writeln!(
+            out,
+            "  validation {} in epoch {}, best {} in epoch {}",
+            number(last.validation.mean),
+            last.epoch,
+            number(best.validation.mean),
+            best.epoch
+        )?;
+    }
+    for evaluation in folder.metrics()?.map_or(Vec::new(), |metrics| metrics.evaluations) {
+        let (error, noise) = (number(evaluation.relative_l2.mean), evaluation.noise);
+        writeln!(out, "  evaluated  {error} on grid {}, noise {noise}", evaluation.grid)?;
+    }
+    Ok(())
+}
+
+/// `galerkin attention, 4 layers of 96`.
+fn network(model: &ModelSettings) -> String {
+    let attention = match model.attention {
+        Some(AttentionKind::Galerkin) => "galerkin attention",
+        Some(AttentionKind::Fourier) => "fourier attention",
+        Some(AttentionKind::Linear) => "linear attention",
+        Some(AttentionKind::Softmax) => "softmax attention",
+        None => "Fourier operator",
+    };
+    let sizes = model.layers.zip(model.width);
+    sizes.map_or(attention.into(), |(layers, width)| format!("{attention}, {layers} layers of {width}"))
 }
 
 fn print_file(path: &Path) -> anyhow::Result<()> {
@@ -141,57 +207,19 @@ fn default_name(dataset: &Path) -> PathBuf {
 /// How many samples a figure shows.
 const DRAWN: usize = 4;
 
-/// The first samples, as curves or as pictures; of several channels the first.
+/// The first samples, as curves or as pictures.
 fn draw(dataset: &Dataset, meta: &Meta) -> anyhow::Result<Scene> {
     let grid = dataset.grid();
-    let samples: Vec<[Vec<f32>; 2]> = (0..dataset.len().min(DRAWN))
+    let samples: Vec<Sample> = (0..dataset.len().min(DRAWN))
         .map(|index| {
-            dataset.sample(index).map(|pair| [first_channel(pair.input), first_channel(pair.target)])
+            let pair = dataset.sample(index)?;
+            let (input, target) = (pair.input, pair.target);
+            Ok(Sample { title: format!("sample {index}"), input, target, prediction: None })
         })
-        .collect::<Result<_, _>>()?;
-    let names = match &meta.problem {
-        Origin::Burgers(p) => ["u(x, 0)".into(), format!("u(x, {})", p.time)],
-        Origin::Darcy(_) => ["coefficient a(x, y)".into(), "solution u(x, y)".into()],
-        Origin::Imported(_) => ["input", "target"].map(String::from),
-    };
-    let names = [names[0].as_str(), names[1].as_str()];
+        .collect::<galerkin_data::Result<_>>()?;
+    let names = drawing::names(meta);
     let title = format!("{}, {} points", describe(meta), sizes(&grid.points));
-    if let [points] = grid.points[..] {
-        let x = grid.kind.coordinates(points);
-        let rows = samples.iter().enumerate().map(|(k, [input, target])| LineRow {
-            title: format!("sample {k}"),
-            input,
-            target,
-            prediction: None,
-        });
-        let rows = rows.collect();
-        return Ok(lines(&Lines {
-            title: &title,
-            x_label: "x",
-            y_label: "u",
-            names,
-            ends: [0.0, 1.0],
-            x: &x,
-            rows,
-        }));
-    }
-    let columns = grid.points.last().copied().unwrap_or(1);
-    let rows: Vec<_> = samples
-        .iter()
-        .enumerate()
-        .map(|(k, [input, target])| FieldRow {
-            title: format!("sample {k}"),
-            input: Field { columns, values: input },
-            target: Field { columns, values: target },
-            prediction: None,
-        })
-        .collect();
-    Ok(fields(&title, names, &rows))
-}
-
-fn first_channel(array: Array) -> Vec<f32> {
-    let channels = array.shape.last().copied().unwrap_or(1).max(1);
-    array.values.into_iter().step_by(channels).collect()
+    Ok(drawing::draw(&title, [&names[0], &names[1]], grid.kind, &samples))
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! One module per verb.
 
+mod demo;
+mod drawing;
 mod evaluate;
 mod generate;
 mod import;
 mod info;
 mod interrupt;
+mod plot;
 mod predict;
 mod train;
 
@@ -23,6 +26,7 @@ pub struct Interrupted(String);
 /// Does what the words say.
 pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
+        Command::Demo(args) => demo::run(args),
         Command::Generate(equation) => generate::run(equation),
         Command::Import(args) => import::run(args),
         Command::Info(args) => info::run(args),
@@ -33,6 +37,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Train(args) => train::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Predict(args) => predict::run(args),
+        Command::Plot(args) => plot::run(args),
         Command::ImportWeights(args) => train::import(args),
         Command::Completions { shell } => {
             // The generator panics where it cannot write; memory always takes it.

@@ -2,48 +2,84 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use galerkin::config::{RunConfig, Task};
+use galerkin::device::{self, Device};
 use galerkin::init::Builder;
 use galerkin::models::Preset;
 use galerkin::run::{RunFolder, Which};
 use galerkin::train::{Event, Outcome, Pace, Start, train};
-use galerkin::{device, weights};
+use galerkin::weights;
 use galerkin_data::io::write_whole;
 use galerkin_data::pde::{self, Problem};
 
 use super::{Interrupted, generate, interrupt};
 use crate::args;
 use crate::output;
-use crate::progress::Progress;
+use crate::progress::{Progress, duration};
+use crate::tensorboard::EventFile;
 
 /// Trains, or goes on.
 pub(super) fn run(args: args::Train) -> anyhow::Result<()> {
     let config = config(&args)?;
-    let device = device::parse(&args.device)?;
-    let out = args.out.clone().unwrap_or_else(|| PathBuf::from("runs").join(config.preset.name()));
-    let folder = RunFolder::new(&out);
     if !config.data.folder.exists() {
-        make_data(&config, &args)?;
+        if args.data.is_some() {
+            bail!("{}: no such dataset; `galerkin generate` makes one", config.data.folder.display());
+        }
+        make_data(&config, args.quiet)?;
     }
-    interrupt::catch("stopping after this step, with a checkpoint", args.quiet)?;
-    let start = if args.resume { Start::Resume } else { Start::Fresh };
-    let mut display = Display::new(&config, args.quiet);
-    let outcome = train(&config, &folder, start, &device, &mut |event| {
+    let out = args.out.unwrap_or_else(|| PathBuf::from("runs").join(config.preset.name()));
+    let how = How {
+        start: if args.resume { Start::Resume } else { Start::Fresh },
+        limit: args.hours,
+        device: device::parse(&args.device)?,
+        tensorboard: args.tensorboard,
+        quiet: args.quiet,
+    };
+    let summary = to_the_end(&config, &RunFolder::new(&out), &how)?;
+    let mut words = io::stdout().lock();
+    writeln!(words, "trained {}: {summary}", out.display())?;
+    writeln!(words, "galerkin evaluate {} says how good it is", out.display())?;
+    Ok(())
+}
+
+/// What a training does not depend on.
+pub(super) struct How {
+    pub start: Start,
+    pub limit: Option<Duration>,
+    pub device: Device,
+    pub tensorboard: bool,
+    pub quiet: bool,
+}
+
+/// Trains with a display of its progress; gives a summary. An interrupt leaves a checkpoint and is an error.
+pub(super) fn to_the_end(config: &RunConfig, folder: &RunFolder, how: &How) -> anyhow::Result<String> {
+    interrupt::catch("stopping after this step, with a checkpoint", how.quiet)?;
+    let mut display = Display::new(config, how.quiet);
+    let mut board = how.tensorboard.then(|| Board::new(folder.path().join("tensorboard")));
+    let outcome = train(config, folder, how.start, how.limit, &how.device, &mut |event| {
+        if let Some(board) = &mut board {
+            board.show(&event);
+        }
         display.show(event);
+        // What cannot be shown on the board stops the run, which can go on without it.
+        if board.as_ref().is_some_and(|board| board.failed.is_some()) {
+            return ControlFlow::Break(());
+        }
         interrupt::asked()
     });
     display.finish();
-    match outcome? {
-        Outcome::Finished => {
-            let mut out = io::stdout().lock();
-            writeln!(out, "trained {}: {}", folder.path().display(), display.summary())?;
-            writeln!(out, "galerkin evaluate {} says how good it is", folder.path().display())?;
-            Ok(())
-        }
+    let outcome = outcome?;
+    if let Some(Board { folder, failed: Some(error), .. }) = board {
+        let words = format!("{}: event files cannot be written; {}", folder.display(), display.summary());
+        return Err(anyhow::Error::from(error).context(words));
+    }
+    match outcome {
+        Outcome::Finished => Ok(display.summary()),
         Outcome::Interrupted => {
             let words = format!("stopped; the same command with --resume goes on: {}", display.summary());
             Err(Interrupted(words).into())
@@ -89,23 +125,20 @@ fn config(args: &args::Train) -> anyhow::Result<RunConfig> {
 }
 
 /// The samples a run needs, on the grid of the paper's files.
-fn make_data(config: &RunConfig, args: &args::Train) -> anyhow::Result<()> {
-    if args.data.is_some() {
-        bail!("{}: no such dataset; `galerkin generate` makes one", config.data.folder.display());
-    }
+fn make_data(config: &RunConfig, quiet: bool) -> anyhow::Result<()> {
     let problem = match config.data.task {
         Task::Burgers => Problem::Burgers(pde::Burgers::default()),
         Task::Darcy | Task::DarcyInverse => Problem::Darcy(pde::Darcy::default()),
     };
     let data = &config.data;
     let count = u32::try_from(data.train + data.validation + data.test)?;
-    generate::write(&data.folder, &problem, DATA_SEED, count, args.quiet).map(drop)
+    generate::write(&data.folder, &problem, DATA_SEED, count, quiet).map(drop)
 }
 
 /// Of generated data: that of `galerkin generate`.
 const DATA_SEED: u64 = 0;
 
-/// Progress of a training: a bar of steps, and a line per epoch.
+/// Progress of a training: a bar per epoch, and a line after it.
 struct Display<'a> {
     config: &'a RunConfig,
     quiet: bool,
@@ -113,25 +146,29 @@ struct Display<'a> {
     started: Instant,
     /// Steps when this process began, and now.
     steps: [u64; 2],
+    /// Mean loss of the last epoch.
+    loss: Option<f64>,
     rate: f64,
     validation: Option<f64>,
 }
 
 impl<'a> Display<'a> {
     fn new(config: &'a RunConfig, quiet: bool) -> Self {
-        Self { config, quiet, bar: None, started: Instant::now(), steps: [0; 2], rate: 0.0, validation: None }
+        let started = Instant::now();
+        Self { config, quiet, bar: None, started, steps: [0; 2], loss: None, rate: 0.0, validation: None }
     }
 
     fn show(&mut self, event: Event) {
         match event {
-            Event::Started { parameters, steps, total, memory } => {
+            Event::Started { parameters, steps, total, memory, time } => {
                 self.steps = [steps; 2];
                 self.started = Instant::now();
                 let grid = self.config.data.grid;
                 self.line(format!(
-                    "{}: {parameters} parameters, {total} steps of {} samples on grid {grid}, about {} of memory",
+                    "{}: {parameters} parameters, {total} steps of {} samples on grid {grid}; about {} and {} of memory",
                     self.config.preset,
                     self.config.train.batch,
+                    duration(time),
                     output::megabytes(memory)
                 ));
                 if steps > 0 {
@@ -139,14 +176,21 @@ impl<'a> Display<'a> {
                 }
                 self.bar = Some(Progress::new(total, "steps", self.quiet));
             }
-            Event::Step { steps, pace: Pace { rate, .. }, .. } => {
+            Event::Step { steps, loss, pace: Pace { rate, .. }, .. } => {
                 (self.steps[1], self.rate) = (steps, rate);
+                let (epoch, part) = self.epoch(steps);
+                let validation = self.validation.map_or(String::new(), |v| format!("  validation {v:.5}"));
+                let (epochs, speed) = (self.config.train.epochs, self.samples_per_second());
                 if let Some(bar) = &mut self.bar {
-                    bar.at(steps);
+                    bar.in_part(steps, part, |left| {
+                        format!(
+                            "epoch {epoch}/{epochs}  loss {loss:.5}{validation}  lr {rate:.1e}  {speed:.0} samples/s  {left} left"
+                        )
+                    });
                 }
             }
-            Event::Epoch { epoch, loss, validation, best } => {
-                self.validation = Some(validation.mean);
+            Event::Epoch { epoch, loss, validation, best, .. } => {
+                (self.loss, self.validation) = (Some(loss), Some(validation.mean));
                 self.line(format!(
                     "epoch {epoch}/{}  loss {loss:.5}  validation {:.5}{}  lr {:.1e}  {:.0} samples/s",
                     self.config.train.epochs,
@@ -160,8 +204,15 @@ impl<'a> Display<'a> {
         }
     }
 
-    fn line(&self, text: String) {
-        match &self.bar {
+    /// The epoch that a step belongs to, and its place there.
+    fn epoch(&self, steps: u64) -> (u64, [u64; 2]) {
+        let per_epoch = self.config.steps_per_epoch();
+        let before = steps.saturating_sub(1) / per_epoch;
+        (before + 1, [steps - before * per_epoch, per_epoch])
+    }
+
+    fn line(&mut self, text: String) {
+        match &mut self.bar {
             Some(bar) => bar.line(&text),
             None if self.quiet => {}
             // Work goes on when nobody listens.
@@ -175,13 +226,67 @@ impl<'a> Display<'a> {
         }
     }
 
+    fn steps_per_second(&self) -> f64 {
+        (self.steps[1] - self.steps[0]) as f64 / self.started.elapsed().as_secs_f64().max(1e-9)
+    }
+
     fn samples_per_second(&self) -> f64 {
-        let samples = (self.steps[1] - self.steps[0]) * self.config.train.batch as u64;
-        samples as f64 * self.config.train.accumulate as f64 / self.started.elapsed().as_secs_f64().max(1e-9)
+        let train = &self.config.train;
+        self.steps_per_second() * train.batch as f64 * train.accumulate as f64
     }
 
     fn summary(&self) -> String {
-        let error = self.validation.map_or(String::new(), |v| format!(", validation error {v:.5}"));
-        format!("{} of {} steps{error}", self.steps[1], self.config.total_steps())
+        let mut words = format!("{} of {} steps", self.steps[1], self.config.total_steps());
+        if self.steps[1] > self.steps[0] {
+            let elapsed = duration(self.started.elapsed());
+            words.push_str(&format!(", {:.1} steps/s, {elapsed}", self.steps_per_second()));
+        }
+        if let Some(loss) = self.loss {
+            words.push_str(&format!(", loss {loss:.5}"));
+        }
+        if let Some(validation) = self.validation {
+            words.push_str(&format!(", validation error {validation:.5}"));
+        }
+        words
+    }
+}
+
+/// Event files of a training.
+struct Board {
+    folder: PathBuf,
+    file: Option<EventFile>,
+    failed: Option<io::Error>,
+}
+
+impl Board {
+    fn new(folder: PathBuf) -> Self {
+        Self { folder, file: None, failed: None }
+    }
+
+    fn show(&mut self, event: &Event) {
+        if let Err(error) = self.write(event) {
+            self.failed = Some(error);
+        }
+    }
+
+    fn write(&mut self, event: &Event) -> io::Result<()> {
+        match (event, &mut self.file) {
+            (Event::Started { steps, .. }, file) => *file = Some(EventFile::create(&self.folder, *steps)?),
+            (Event::Step { steps, loss, pace, norm }, Some(file)) => {
+                let values = [
+                    ("train/loss", f64::from(*loss)),
+                    ("train/learning_rate", pace.rate),
+                    ("train/gradient_norm", *norm),
+                ];
+                file.scalars(*steps, &values)?;
+            }
+            (Event::Epoch { step, loss, validation, .. }, Some(file)) => {
+                let values = [("train/loss_of_epoch", *loss), ("validation/relative_l2", validation.mean)];
+                file.scalars(*step, &values)?;
+                file.flush()?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 }

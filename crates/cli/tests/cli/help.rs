@@ -8,6 +8,7 @@ fn help_texts_are_those_on_record() {
     let desk = Desk::new();
     let verbs = [
         "",
+        "demo",
         "generate",
         "generate burgers",
         "generate darcy",
@@ -17,6 +18,7 @@ fn help_texts_are_those_on_record() {
         "train",
         "evaluate",
         "predict",
+        "plot",
         "import-weights",
         "completions",
     ];

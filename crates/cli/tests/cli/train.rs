@@ -57,6 +57,115 @@ fn a_trained_run_is_evaluated_and_predicts() {
     assert!(said.contains("40 × 128 × 1"), "{said}");
     let file = galerkin_data::io::open(desk.path("y.npy")).unwrap();
     assert_eq!(file.variables()[0].shape, [40, 128, 1]);
+
+    // The dataset may move; its test samples are known by what it says of itself. Of another one all samples are taken.
+    std::fs::rename(desk.path("data"), desk.path("moved")).unwrap();
+    assert!(desk.fails("evaluate run", 1).contains("its dataset data is not there; name one by --data"));
+    let samples = |words: &str| {
+        let json: serde_json::Value = serde_json::from_str(&desk.works(words)).unwrap();
+        json["evaluations"][0]["samples"].as_u64().unwrap()
+    };
+    assert_eq!(samples("evaluate run --data moved --json"), 8);
+    desk.works("generate burgers --samples 5 --grid 64 --modes 32 --tolerance 1e-5 --out other -q");
+    assert_eq!(samples("evaluate run --data other --json"), 5);
+}
+
+/// Square problems, forward and inverse: trained, resumed, evaluated, drawn, and better than the mean of all targets.
+#[test]
+fn square_problems_go_from_data_to_figures() {
+    let desk = Desk::new();
+    desk.works("generate darcy --samples 40 --grid 65 --modes 33 --out data -q");
+    let small = "--data data --set data.grid=33 --set data.coarse=9 --set data.train=24 --set data.validation=6 --set data.test=8 \
+        --set train.batch=4 --set train.lr=5e-3 --set model.width=24 --set model.layers=2 -q";
+    for (preset, factor) in [("darcy", 1.5), ("darcy-inverse", 1.1)] {
+        let train = |more: &str| format!("train {preset} {small} --out {preset} {more}");
+        desk.works(&train("--set train.epochs=25 --tensorboard"));
+        let resumed = desk.works(&train("--set train.epochs=25 --resume"));
+        assert!(resumed.contains("150 of 150 steps"), "{resumed}");
+        let noise = if preset == "darcy-inverse" { "--noise 0 --noise 0.1" } else { "" };
+        let said = desk.works(&format!("evaluate {preset} --grid 33 --grid 65 {noise} --json"));
+        let json: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let found = json["evaluations"].as_array().unwrap();
+        assert_eq!(found.len(), if noise.is_empty() { 2 } else { 4 });
+        assert_eq!(found[0]["solver"].is_object(), preset == "darcy");
+        let error = found[0]["relative_l2"]["mean"].as_f64().unwrap();
+        let trivial = mean_as_output(&desk, preset == "darcy-inverse");
+        assert!(factor * error < trivial, "{preset}: {error:.3}, the mean has {trivial:.3}");
+
+        desk.works(&format!("predict {preset} --input data/targets.npy --output y.npy -q"));
+        std::fs::remove_file(desk.path("y.npy")).unwrap();
+        let drawn = desk.works(&format!("plot {preset} --samples 2"));
+        let mut expected = vec!["convergence", "samples", "resolutions"];
+        expected.extend((preset == "darcy-inverse").then_some("noise"));
+        assert_eq!(drawn.lines().count(), expected.len(), "{drawn}");
+        for name in expected {
+            let [png, svg] = ["png", "svg"].map(|end| desk.path(&format!("{preset}/figures/{name}.{end}")));
+            assert!(std::fs::read(&png).unwrap().starts_with(b"\x89PNG"), "{}", png.display());
+            assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"), "{}", svg.display());
+        }
+        let info = desk.works(&format!("info {preset}"));
+        assert!(info.contains("150 of 150 steps") && info.contains("on grid 65"), "{info}");
+        let board = std::fs::read_dir(desk.path(&format!("{preset}/tensorboard"))).unwrap();
+        assert_eq!(board.count(), 1);
+    }
+}
+
+/// Relative L² error on the test samples of the mean of the others, on the grid of training or the coarse one.
+fn mean_as_output(desk: &Desk, inverse: bool) -> f64 {
+    let data = galerkin_data::Dataset::open(desk.path("data")).unwrap().subsample_to(33).unwrap();
+    let data = if inverse { data.inverse(9).unwrap() } else { data };
+    let mean = data.fit_targets(&(0..32).collect::<Vec<_>>()).unwrap().mean.values;
+    let tests = data.batch(&(32..40).collect::<Vec<_>>()).unwrap().target.values;
+    let errors = galerkin::metrics::relative_l2(&mean.repeat(8), &tests, 8).unwrap();
+    errors.iter().sum::<f64>() / 8.0
+}
+
+#[test]
+fn a_run_that_cannot_fit_leaves_nothing_behind() {
+    let desk = with_data();
+    let train = |more: &str| desk.fails(&format!("train burgers --data data {SMALL} {more} --out run -q"), 1);
+    let error = train("--set train.epochs=1000000 --hours 0.001");
+    assert!(error.contains("h are allowed; train.epochs = "), "{error}");
+    let error = train("--set train.batch=24 --set model.width=20000");
+    assert!(error.contains("MB are free"), "{error}");
+    assert_eq!(desk.names(), ["data"]);
+    for folder in ["data/inputs.npy/run", "/proc/run"] {
+        let words = format!("train burgers --data data {SMALL} --set train.epochs=1 --out {folder} -q");
+        assert!(desk.fails(&words, 1).contains(folder));
+    }
+}
+
+/// Files that may not grow as large as a checkpoint stand for a disk that is full.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_leaves_the_last_good_state() {
+    let desk = with_data();
+    let words = format!(
+        "train burgers --data data {SMALL} --set train.epochs=8 --set checkpoint.every_steps=6 --out run --resume -q"
+    );
+    desk.works(&words);
+    let read = |file: &str| std::fs::read(desk.path(file)).unwrap();
+    let files = ["run/model.safetensors", "run/log.jsonl", "run/checkpoint/0000000048.safetensors"];
+    let whole = files.map(read);
+    // As if it had been killed before its last checkpoint.
+    std::fs::remove_file(desk.path(files[2])).unwrap();
+    let good = read("run/checkpoint/0000000042.safetensors");
+
+    let limited = format!("trap '' XFSZ; ulimit -f 64; exec \"$0\" {words}");
+    let mut shell = std::process::Command::new("bash");
+    shell.args(["-c", &limited, env!("CARGO_BIN_EXE_galerkin")]).current_dir(desk.path(""));
+    let output = shell.output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.starts_with("error: run/") && error.contains("File too large"), "{error}");
+    let left: Vec<_> = std::fs::read_dir(desk.path("run/checkpoint")).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(read("run/checkpoint/0000000042.safetensors") == good);
+
+    desk.works(&words);
+    for (file, before) in files.iter().zip(whole) {
+        assert!(read(file) == before, "{file} differs");
+    }
 }
 
 #[test]

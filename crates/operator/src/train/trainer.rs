@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::Device;
@@ -39,6 +39,8 @@ pub enum Event {
         total: u64,
         /// Bytes the training needs, an estimate.
         memory: u64,
+        /// Time the steps that are left will take, from one that was tried.
+        time: Duration,
     },
     /// After a step.
     Step {
@@ -55,6 +57,8 @@ pub enum Event {
     Epoch {
         /// Epochs done.
         epoch: u32,
+        /// Steps taken.
+        step: u64,
         /// Mean loss of its steps.
         loss: f64,
         /// Relative L² error on the validation samples.
@@ -90,13 +94,15 @@ pub enum Start {
 /// A loss, which is relative, beyond which training is lost.
 const DIVERGED: f32 = 1e4;
 
-/// Trains a run in its folder. `watch` is told what happens, and ends the run, with a checkpoint, by answering `Break`.
+/// Trains a run in its folder. `watch` is told what happens, and ends the run, with a checkpoint, by answering `Break`. A run that
+/// would take longer than the `limit` is refused before it begins.
 ///
 /// `device` is one without autodiff.
 pub fn train(
     config: &RunConfig,
     folder: &RunFolder,
     start: Start,
+    limit: Option<Duration>,
     device: &Device,
     watch: &mut dyn FnMut(Event) -> ControlFlow<()>,
 ) -> Result<Outcome> {
@@ -105,7 +111,9 @@ pub fn train(
     dataset.verify()?;
     dataset.check_finite()?;
     let checkpoint = look(config, folder, start)?;
-    let mut trainer = Trainer::new(config, folder, &dataset, device)?;
+    let taken = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.progress.steps);
+    let limits = Limits { steps: config.total_steps().saturating_sub(taken), time: limit };
+    let mut trainer = Trainer::new(config, folder, &dataset, limits, device)?;
     if let Some(checkpoint) = checkpoint {
         trainer.restore(checkpoint)?;
     }
@@ -162,12 +170,26 @@ struct Trainer<'a> {
     averages: Vec<Vec<f32>>,
     train: Samples,
     validation: Samples,
+    /// What the steps that are left will take.
+    time: Duration,
     progress: Progress,
     log: BufWriter<File>,
 }
 
+/// What is still to do, and how long it may take.
+struct Limits {
+    steps: u64,
+    time: Option<Duration>,
+}
+
 impl<'a> Trainer<'a> {
-    fn new(config: &'a RunConfig, folder: &'a RunFolder, dataset: &Dataset, device: &Device) -> Result<Self> {
+    fn new(
+        config: &'a RunConfig,
+        folder: &'a RunFolder,
+        dataset: &Dataset,
+        limits: Limits,
+        device: &Device,
+    ) -> Result<Self> {
         let (data, seed) = (&config.data, config.train.seed);
         let split = Split::new(dataset.len(), data.train, data.validation, data.test, seed)?;
         let mut view = View::of(data, seed, None);
@@ -177,21 +199,26 @@ impl<'a> Trainer<'a> {
 
         let tracked = device.clone().autodiff();
         let mut model = model_config.init(&mut Builder::new(seed, &tracked))?;
-        // What can be wrong with settings and data was found by now: it leaves no folder behind.
-        begin(config, folder)?;
         let mut normalizer = None;
         if data.task != Task::Burgers {
-            let fit = plain.fit_inputs(&split.train)?;
-            fit.save(folder.normalizer_file())?;
-            normalizer = Some(fit);
+            normalizer = Some(plain.fit_inputs(&split.train)?);
             let fit = plain.fit_targets(&split.train)?;
             model = model.with_normalizer(Normalizer::from_fit(&fit, device)?)?;
         }
         view.normalizer = normalizer.as_ref();
-        let regularized = config.loss.gamma > 0.0;
         let load = |indices: &[usize], regularized: bool| {
             Samples::load(dataset, &view, indices, regularized, device)
         };
+        let train = load(&split.train, config.loss.gamma > 0.0)?;
+        let validation = load(&split.validation, false)?;
+        let time = time_of(config, &model, &train, limits.steps, &tracked)?;
+        refuse_too_slow(config, limits, time)?;
+
+        // What can be wrong with settings and data was found by now: it leaves no folder behind.
+        begin(config, folder)?;
+        if let Some(normalizer) = &normalizer {
+            normalizer.save(folder.normalizer_file())?;
+        }
         let path = folder.log_file();
         let log = OpenOptions::new().create(true).write(true).truncate(false).open(&path);
         let log = BufWriter::new(log.map_err(|source| Error::Io { path, source })?);
@@ -210,8 +237,9 @@ impl<'a> Trainer<'a> {
             model,
             optimizer,
             averages,
-            train: load(&split.train, regularized)?,
-            validation: load(&split.validation, false)?,
+            train,
+            validation,
+            time,
             progress,
             log,
         })
@@ -240,7 +268,8 @@ impl<'a> Trainer<'a> {
         let parameters = self.model.num_params();
         let grid = &self.train.inputs.shape[1..self.train.inputs.shape.len() - 1];
         let memory = self.model_config.training_memory(self.config.train.batch, grid)?;
-        let started = Event::Started { parameters, steps: self.progress.steps, total, memory };
+        let (steps, time) = (self.progress.steps, self.time);
+        let started = Event::Started { parameters, steps, total, memory, time };
         let mut go_on = watch(started);
         let mut saved_at = Instant::now();
         let mut saved_steps = self.progress.steps;
@@ -346,7 +375,7 @@ impl<'a> Trainer<'a> {
             "validation": { "mean": validation.mean, "median": validation.median, "max": validation.max },
         });
         self.logged(|log, _| writeln!(log, "{line}"))?;
-        Ok(Event::Epoch { epoch, loss, validation, best })
+        Ok(Event::Epoch { epoch, step: self.progress.steps, loss, validation, best })
     }
 
     /// The model that is evaluated: with averaged weights, if they are.
@@ -403,6 +432,51 @@ fn refuse_too_large(config: &RunConfig, model: &ModelConfig, plain: &Dataset) ->
         false => "fewer samples (data.train) or a coarser data.grid need less".to_string(),
     };
     Err(Error::Memory { needed: megabytes(needed), available: megabytes(available), suggestion })
+}
+
+/// How long the steps that are left will take, with the validation after every epoch: a step is tried, more than once if it is quick,
+/// and forgotten.
+fn time_of(
+    config: &RunConfig,
+    model: &Model,
+    train: &Samples,
+    steps: u64,
+    device: &Device,
+) -> Result<Duration> {
+    if steps == 0 {
+        return Ok(Duration::ZERO);
+    }
+    let places: Vec<usize> = (0..config.train.batch).collect();
+    let mode = Mode::Train { seed: config.train.seed, step: 0 };
+    let mut quickest = Duration::MAX;
+    for _ in 0..3 {
+        let start = Instant::now();
+        let batch = train.batch(&places, device)?;
+        let prediction = model.forward(batch.input.clone(), mode)?;
+        let gradients = batch.loss(prediction, &train.grid, config.loss.gamma)?.total.backward();
+        drop(gradients);
+        quickest = quickest.min(start.elapsed());
+        if quickest > Duration::from_secs(1) {
+            break;
+        }
+    }
+    // Forward passes take about a third of the time of both.
+    let batches = config.train.accumulate as f64
+        + config.data.validation as f64 / config.train.batch as f64 / 3.0 / config.steps_per_epoch() as f64;
+    let seconds = steps as f64 * batches * quickest.as_secs_f64();
+    Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}
+
+/// An error if a run would take longer than it may.
+fn refuse_too_slow(config: &RunConfig, limits: Limits, needed: Duration) -> Result<()> {
+    let Some(allowed) = limits.time.filter(|allowed| *allowed < needed) else { return Ok(()) };
+    let hours = |time: Duration| time.as_secs_f64() / 3600.0;
+    let epochs = (limits.steps as f64 * hours(allowed) / hours(needed)) as u64 / config.steps_per_epoch();
+    let suggestion = match epochs {
+        0 => "a coarser data.grid or fewer samples (data.train) need less".to_string(),
+        _ => format!("train.epochs = {epochs}, a coarser data.grid or fewer samples (data.train) need less"),
+    };
+    Err(Error::Time { needed: hours(needed), allowed: hours(allowed), suggestion })
 }
 
 /// Bytes that can still be had; `None` where the system does not say.

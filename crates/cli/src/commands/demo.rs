@@ -1,0 +1,68 @@
+//! `galerkin demo`: the whole job, small.
+
+use std::io::{self, Write};
+
+use galerkin::config::RunConfig;
+use galerkin::device;
+use galerkin::evaluate::Evaluator;
+use galerkin::models::Preset;
+use galerkin::run::{RunFolder, Which};
+use galerkin::train::Start;
+use galerkin_data::pde::{Burgers, Problem};
+
+use super::train::{How, to_the_end};
+use super::{evaluate, generate, plot};
+use crate::args;
+
+/// Points of the data; the network is trained on a quarter of them.
+const FINE: usize = 1024;
+const SEED: u64 = 0;
+
+/// Generates, trains, evaluates and draws; what is there already is not made again.
+pub(super) fn run(args: args::Demo) -> anyhow::Result<()> {
+    let (data, run) = (args.out.join("data"), args.out.join("run"));
+    let config = config(&data)?;
+    let say = |words: &str| match args.quiet {
+        true => Ok(()),
+        false => writeln!(io::stderr(), "{words}"),
+    };
+    if !data.exists() {
+        say("1. samples of Burgers' equation, solved")?;
+        let samples = config.data.train + config.data.validation + config.data.test;
+        let problem = Problem::Burgers(Burgers { points: FINE, ..Burgers::default() });
+        generate::write(&data, &problem, SEED, u32::try_from(samples)?, args.quiet)?;
+    }
+    say("2. a Galerkin transformer learns to go from u(x, 0) to u(x, 1)")?;
+    let folder = RunFolder::new(&run);
+    let device = device::parse("cpu")?;
+    let how = How { start: Start::Resume, limit: None, device, tensorboard: false, quiet: args.quiet };
+    let summary = to_the_end(&config, &folder, &how)?;
+    say("3. it meets samples it has not seen, on its own grid and on a finer one, beside the solver")?;
+    let evaluator = Evaluator::open(&folder, Which::Last, None, &how.device)?;
+    let metrics = evaluate::on_grids(&evaluator, &folder, &[config.data.grid, FINE], &[])?;
+    evaluate::write(&folder, &metrics)?;
+    for (name, scene) in plot::figures(&folder, Some(&evaluator), 3)? {
+        plot::save(&folder, name, &scene)?;
+    }
+
+    let mut out = io::stdout().lock();
+    writeln!(out, "trained {}: {summary}", run.display())?;
+    evaluate::table(&metrics.evaluations).write(&mut out)?;
+    writeln!(out, "dataset  {}", data.display())?;
+    writeln!(out, "weights  {}", folder.weights_file(Which::Last).display())?;
+    writeln!(out, "errors   {}", folder.metrics_file().display())?;
+    writeln!(out, "figures  {}", folder.figures().display())?;
+    writeln!(out, "next     galerkin train burgers, the paper's run, in about 15 minutes")?;
+    Ok(())
+}
+
+/// The preset on fewer points, for fewer epochs.
+fn config(data: &std::path::Path) -> anyhow::Result<RunConfig> {
+    let mut config = RunConfig::preset(Preset::Burgers);
+    config.data.folder = data.into();
+    config.data.grid = FINE / 4;
+    (config.data.validation, config.data.test) = (50, 50);
+    config.train.epochs = 16;
+    config.check()?;
+    Ok(config)
+}

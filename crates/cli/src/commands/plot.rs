@@ -1,0 +1,168 @@
+//! `galerkin plot`: the figures of a run.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use galerkin::config::{RunConfig, Task};
+use galerkin::device;
+use galerkin::evaluate::{Evaluation, Evaluator, Metrics};
+use galerkin::run::{RunFolder, Which};
+
+use super::drawing::{self, Sample, draw, first_channel, rows};
+use crate::args;
+use crate::figures::{Curve, Epoch, Field, Point, Scene, convergence, reconstructions, resolutions};
+
+/// Draws what there is to draw.
+pub(super) fn run(args: args::Plot) -> anyhow::Result<()> {
+    let folder = RunFolder::new(&args.run);
+    let which = if args.best { Which::Best } else { Which::Last };
+    folder.config()?;
+    let evaluator = Evaluator::open(&folder, which, None, &device::parse(&args.device)?);
+    let mut out = io::stdout().lock();
+    let mut drawn = 0;
+    if let Err(error) = &evaluator {
+        writeln!(io::stderr(), "no samples are drawn: {error}")?;
+    }
+    for (name, scene) in figures(&folder, evaluator.as_ref().ok(), args.samples as usize)? {
+        save(&folder, name, &scene)?;
+        writeln!(out, "drew {}.png and .svg", folder.figures().join(name).display())?;
+        drawn += 1;
+    }
+    if drawn == 0 {
+        bail!("{}: nothing to draw: no log, no dataset, no evaluation on several grids", args.run.display());
+    }
+    Ok(())
+}
+
+/// All figures of a run, by name; those of samples need a model and its data.
+pub(super) fn figures(
+    folder: &RunFolder,
+    evaluator: Option<&Evaluator>,
+    samples: usize,
+) -> anyhow::Result<Vec<(&'static str, Scene)>> {
+    let config = folder.config()?;
+    let mut figures = Vec::new();
+    let history = folder.history()?;
+    if !history.is_empty() {
+        let epochs: Vec<Epoch> = history
+            .iter()
+            .map(|epoch| Epoch {
+                epoch: f64::from(epoch.epoch),
+                training: epoch.loss,
+                validation: Some(epoch.validation.mean),
+                learning_rate: epoch.rate,
+            })
+            .collect();
+        let title = format!("{}: convergence", describe(&config));
+        figures.push(("convergence", convergence(&title, "loss, relative L² error", &epochs)));
+    }
+    if let Some(evaluator) = evaluator {
+        figures.push(("samples", test_samples(evaluator, samples)?));
+        if config.data.task == Task::DarcyInverse {
+            figures.push(("noise", noise_levels(evaluator, samples)?));
+        }
+    }
+    if let Some(Metrics { evaluations, .. }) = folder.metrics()?
+        && evaluations.iter().any(|evaluation| evaluation.grid != evaluations[0].grid)
+    {
+        figures.push(("resolutions", errors_on_grids(&config, &evaluations)));
+    }
+    Ok(figures)
+}
+
+/// Writes a figure in both formats.
+pub(super) fn save(folder: &RunFolder, name: &str, scene: &Scene) -> anyhow::Result<()> {
+    let figures = folder.figures();
+    std::fs::create_dir_all(&figures).with_context(|| figures.display().to_string())?;
+    for extension in ["png", "svg"] {
+        scene.save(&figures.join(Path::new(name).with_extension(extension)))?;
+    }
+    Ok(())
+}
+
+/// The first test samples with their predictions.
+fn test_samples(evaluator: &Evaluator, count: usize) -> anyhow::Result<Scene> {
+    let config = evaluator.config();
+    let shown = evaluator.show(config.data.grid, config.data.noise, count)?;
+    let arrays = rows(&shown.inputs).into_iter().zip(rows(&shown.targets)).zip(rows(&shown.predictions));
+    let samples: Vec<Sample> = arrays
+        .zip(&shown.errors)
+        .enumerate()
+        .map(|(k, (((input, target), prediction), error))| {
+            let title = format!("test sample {k}, error {:.2} %", 100.0 * error);
+            Sample { title, input, target, prediction: Some(prediction) }
+        })
+        .collect();
+    let mut names = evaluator.dataset().meta().map_or(["input", "target"].map(String::from), drawing::names);
+    if config.data.task == Task::DarcyInverse {
+        names.reverse();
+    }
+    let title = format!("{}: test samples", describe(config));
+    Ok(draw(&title, [&names[0], &names[1]], shown.grid.kind, &samples))
+}
+
+/// Of the paper's figures.
+const NOISES: [f64; 3] = [0.0, 0.01, 0.1];
+
+/// Coefficients found from solutions with more and more noise.
+fn noise_levels(evaluator: &Evaluator, count: usize) -> anyhow::Result<Scene> {
+    let config = evaluator.config();
+    let mut columns = vec!["coefficient a(x, y)".to_string()];
+    let mut pictures: Vec<Vec<Vec<f32>>> = Vec::new();
+    let mut side = 1;
+    for noise in NOISES {
+        let shown = evaluator.show(config.data.grid, noise, count)?;
+        if pictures.is_empty() {
+            pictures = rows(&shown.targets).iter().map(|target| vec![first_channel(target)]).collect();
+            side = shown.grid.points.last().copied().unwrap_or(1);
+        }
+        for (row, prediction) in pictures.iter_mut().zip(rows(&shown.predictions)) {
+            row.push(first_channel(&prediction));
+        }
+        let mean = shown.errors.iter().sum::<f64>() / shown.errors.len().max(1) as f64;
+        columns.push(format!("ε = {noise}: error {:.1} %", 100.0 * mean));
+    }
+    let rows: Vec<(String, Vec<Field>)> = pictures
+        .iter()
+        .enumerate()
+        .map(|(k, row)| {
+            let fields = row.iter().map(|values| Field { columns: side, values });
+            (format!("test sample {k}"), fields.collect())
+        })
+        .collect();
+    let title = format!("{}: reconstructions from noisy solutions", describe(config));
+    Ok(reconstructions(&title, &columns, &rows))
+}
+
+/// A curve per level of noise, and one of the solver.
+fn errors_on_grids(config: &RunConfig, evaluations: &[Evaluation]) -> Scene {
+    let mut noises: Vec<f64> = evaluations.iter().map(|evaluation| evaluation.noise).collect();
+    noises.dedup();
+    let mut curves = Vec::new();
+    let mut curve = |name: String, points: Vec<(usize, f64)>| {
+        let mut points: Vec<Point> = points
+            .into_iter()
+            .map(|(grid, error)| Point { resolution: grid as f64, error, band: None })
+            .collect();
+        points.sort_by(|a, b| a.resolution.total_cmp(&b.resolution));
+        if !points.is_empty() {
+            curves.push(Curve { name, points });
+        }
+    };
+    for (k, noise) in noises.iter().enumerate().filter(|(k, noise)| !noises[..*k].contains(noise)) {
+        let name = if noises.len() > 1 { format!("model, noise {noise}") } else { "model".into() };
+        let of_noise = || evaluations.iter().filter(|evaluation| evaluation.noise == *noise);
+        curve(name, of_noise().map(|e| (e.grid, e.relative_l2.mean)).collect());
+        if k == 0 {
+            let solver = of_noise().filter_map(|e| Some((e.grid, e.solver.as_ref()?.relative_l2.mean)));
+            curve("classical solver".into(), solver.collect());
+        }
+    }
+    let title = format!("{}: errors against resolution", describe(config));
+    resolutions(&title, "points along an axis", "mean relative L² error", &curves)
+}
+
+fn describe(config: &RunConfig) -> String {
+    format!("{}, trained on grid {}", config.preset, config.data.grid)
+}
