@@ -97,6 +97,12 @@ pub struct ModelSettings {
     /// δ, added to the diagonal of the initial projections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diagonal: Option<f64>,
+    /// Whether all encoder layers begin with the values of the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub equal_layers: Option<bool>,
+    /// Whether coordinates of a line are j/(n − 1) instead of j/n.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_line: Option<bool>,
     /// Dropout rate of the attention weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention_dropout: Option<f64>,
@@ -124,6 +130,9 @@ pub enum NormPlace {
 pub struct LossConfig {
     /// γ, weight of the H¹-seminorm of the error; 0 leaves it out.
     pub gamma: f64,
+    /// Whether the first and the last point of a periodic line are left out of the error's seminorm, as in the authors' code.
+    #[serde(default)]
+    pub interior: bool,
 }
 
 /// The training.
@@ -180,7 +189,7 @@ impl RunConfig {
                 noise,
             },
             model: ModelSettings::of(&preset.config()),
-            loss: LossConfig { gamma },
+            loss: LossConfig { gamma, interior: false },
             train: TrainConfig { epochs: 100, batch, accumulate: 1, lr: 1e-3, seed: 1127802, average: 0.0 },
             schedule: Schedule::OneCycle { peak },
             optimizer: OptimizerConfig::default(),
@@ -329,6 +338,8 @@ impl ModelSettings {
             attention: Some(encoder.attention.kind),
             norm: Some(if encoder.norm_after { NormPlace::Residual } else { NormPlace::Heads }),
             layers: Some(layers),
+            equal_layers: Some(false),
+            closed_line: None,
             width: Some(encoder.attention.features),
             heads: Some(encoder.attention.heads),
             channels: decoder.map(|[channels, _]| channels),
@@ -341,7 +352,8 @@ impl ModelSettings {
         };
         match config {
             ModelConfig::Transformer1d(c) => {
-                encoder(&c.encoder, c.layers, Some([c.decoder.channels, c.decoder.modes]))
+                let decoder = Some([c.decoder.channels, c.decoder.modes]);
+                Self { closed_line: Some(c.closed_line), ..encoder(&c.encoder, c.layers, decoder) }
             }
             ModelConfig::Transformer2d(c) => {
                 let decoder = match &c.decoder {
@@ -364,6 +376,8 @@ impl ModelSettings {
         match &mut config {
             ModelConfig::Transformer1d(c) => {
                 self.change_encoder(&mut c.encoder, &mut c.layers);
+                c.equal_layers = self.equal_layers.unwrap_or(c.equal_layers);
+                c.closed_line = self.closed_line.unwrap_or(c.closed_line);
                 let d = c.encoder.attention.features;
                 (c.decoder.inputs, c.decoder.hidden) = (d, d);
                 c.decoder.modes = self.modes.unwrap_or(c.decoder.modes);
@@ -373,6 +387,10 @@ impl ModelSettings {
             }
             ModelConfig::Transformer2d(c) => {
                 self.change_encoder(&mut c.encoder, &mut c.layers);
+                c.equal_layers = self.equal_layers.unwrap_or(c.equal_layers);
+                if self.closed_line.is_some() {
+                    return Err(Error::setting("model.closed_line", "the coordinates are those of a square"));
+                }
                 let d = c.encoder.attention.features;
                 (c.downsampler.outputs, c.upsampler.channels) = (d, d);
                 match &mut c.decoder {
@@ -432,7 +450,7 @@ impl ModelSettings {
 }
 
 /// What [`RunConfig::to_commented_toml`] says of each setting.
-const COMMENTS: [(&str, &str); 37] = [
+const COMMENTS: [(&str, &str); 40] = [
     ("preset", "the network all settings of the model start from"),
     ("data.task", "burgers | darcy | darcy-inverse"),
     ("data.folder", "the dataset; a preset's data are generated if it is not there"),
@@ -451,10 +469,13 @@ const COMMENTS: [(&str, &str); 37] = [
     ("model.modes", "modes that spectral convolutions keep"),
     ("model.gain", "eta, gain of the initial projections; 0: like other layers"),
     ("model.diagonal", "delta, added to the diagonal of the initial projections"),
+    ("model.equal_layers", "all encoder layers begin with the values of the first, as in the authors' code"),
+    ("model.closed_line", "coordinates j/(n - 1), as in the authors' code, instead of j/n"),
     ("model.attention_dropout", "rate on the attention weights"),
     ("model.residual_dropout", "rate before the residuals"),
     ("model.hidden_dropout", "rate inside the feed-forward network"),
     ("loss.gamma", "weight of the error's H1-seminorm; 0 leaves it out"),
+    ("loss.interior", "without the first and the last point of a periodic line, as in the authors' code"),
     ("train.epochs", "passes over the training samples"),
     ("train.batch", "samples of a batch"),
     ("train.accumulate", "batches of a step"),

@@ -7,6 +7,8 @@ use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
 use galerkin_kernels::dropout::philox;
 
+use crate::error::Result;
+
 /// Makes the parameters of a model, one after the other, and numbers its layers.
 #[derive(Clone, Debug)]
 pub struct Builder {
@@ -31,6 +33,23 @@ impl Builder {
     pub fn layer(&mut self) -> u32 {
         self.layers += 1;
         self.layers - 1
+    }
+
+    /// Layers one after the other, independent of each other or, as in the authors' code, all with the values of the first.
+    pub fn layers<T>(
+        &mut self,
+        count: usize,
+        equal: bool,
+        init: impl Fn(&mut Self) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let first = self.parameters;
+        let layer = |_| {
+            if equal {
+                self.parameters = first;
+            }
+            init(self)
+        };
+        (0..count).map(layer).collect()
     }
 
     /// All values the same.

@@ -511,6 +511,8 @@ fn transformer_1d_config(case: &Case, hyper: &Map<String, Value>) -> Transformer
         // The 1D model of the reference has this ε whatever it is told.
         encoder: model_encoder(&hyper, 1e-5),
         layers: hyper.size("num_encoder_layers"),
+        equal_layers: true,
+        closed_line: true,
         decoder: SpectralDecoderConfig {
             inputs: d,
             coordinates: 0,
@@ -604,6 +606,7 @@ fn transformer_2d_config(case: &Case) -> (Transformer2dConfig, Through) {
         },
         encoder: model_encoder(&hyper, hyper.number("norm_eps")),
         layers: hyper.size("num_encoder_layers"),
+        equal_layers: true,
         upsampler: UpsamplerConfig {
             channels: d,
             activation: hyper.activation("upscaler_activation", Activation::Silu),

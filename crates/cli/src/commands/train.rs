@@ -89,7 +89,10 @@ pub(super) fn to_the_end(config: &RunConfig, folder: &RunFolder, how: &How) -> a
 
 /// A run whose weights come from the authors' code.
 pub(super) fn import(args: args::ImportWeights) -> anyhow::Result<()> {
-    let config = RunConfig::preset(args.preset.parse()?).with(&args.set)?;
+    let mut config = RunConfig::preset(args.preset.parse()?);
+    // As these weights were trained.
+    config.model.closed_line = config.model.closed_line.map(|_| true);
+    let config = config.with(&args.set)?;
     let folder = RunFolder::new(&args.out);
     if folder.config_file().exists() {
         bail!("{}: a run is here already", args.out.display());

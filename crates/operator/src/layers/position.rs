@@ -2,9 +2,10 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-/// The periodic grid of n points: x_j = j/n, so that the points of n are among those of 2n. (B, n, 1)
-pub fn line(batch: usize, n: usize, device: &Device) -> Tensor<3> {
-    let values = (0..n).map(|j| (j as f64 / n as f64) as f32).collect::<Vec<_>>();
+/// n points of a line: x_j = j/n, so that the points of n are among those of 2n, or, of a closed line, j/(n − 1). (B, n, 1)
+pub fn line(batch: usize, n: usize, closed: bool, device: &Device) -> Tensor<3> {
+    let intervals = if closed { n.saturating_sub(1).max(1) } else { n };
+    let values = (0..n).map(|j| (j as f64 / intervals as f64) as f32).collect::<Vec<_>>();
     Tensor::<3>::from_data(TensorData::new(values, [1, n, 1]), device).expand([batch, n, 1])
 }
 
@@ -24,7 +25,8 @@ mod tests {
     #[test]
     fn grids_have_their_points() {
         let device = Device::flex();
-        assert_eq!(to_vec(line(1, 4, &device)), [0.0, 0.25, 0.5, 0.75]);
+        assert_eq!(to_vec(line(1, 4, false, &device)), [0.0, 0.25, 0.5, 0.75]);
+        assert_eq!(to_vec(line(1, 5, true, &device)), [0.0, 0.25, 0.5, 0.75, 1.0]);
         let grid = square(2, [2, 3], &device);
         let one = [0.0, 0.0, 0.5, 0.0, 1.0, 0.0, 0.0, 1.0, 0.5, 1.0, 1.0, 1.0];
         assert_eq!(to_vec(grid), [one, one].concat());

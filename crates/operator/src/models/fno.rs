@@ -144,7 +144,7 @@ impl Fno1d {
     pub fn forward(&self, x: Tensor<3>, mode: Mode, observe: Observer) -> Result<Tensor<3>> {
         Error::check_filled("input", &x.dims())?;
         let ([batch, n, _], device) = (x.dims(), x.device());
-        let x = Tensor::cat(vec![x, line(batch, n, &device)], 2);
+        let x = Tensor::cat(vec![x, line(batch, n, false, &device)], 2);
         let mut x = self.lift.forward(x, Activation::None)?;
         observe("fc", Latent::Points(&x));
         for (i, convolution) in self.convolutions.iter().enumerate() {

@@ -23,6 +23,12 @@ pub struct Transformer1dConfig {
     pub encoder: EncoderLayerConfig,
     /// Number of encoder layers.
     pub layers: usize,
+    /// Whether all of them begin with the values of the first, as in the authors' code.
+    #[serde(default)]
+    pub equal_layers: bool,
+    /// Whether the coordinates are j/(n − 1), as in the authors' code, instead of j/n.
+    #[serde(default)]
+    pub closed_line: bool,
     /// The decoder.
     pub decoder: SpectralDecoderConfig,
     /// Dropout rate before the decoder, in training.
@@ -38,6 +44,7 @@ pub struct Transformer1d {
     pub encoder: Vec<EncoderLayer>,
     /// The decoder.
     pub decoder: SpectralDecoder1d,
+    closed_line: bool,
     dropout: f64,
     layer: u32,
 }
@@ -49,6 +56,8 @@ impl Transformer1dConfig {
             inputs: 1,
             encoder: paper_encoder(kind, 96, 1, 1),
             layers: 4,
+            equal_layers: false,
+            closed_line: false,
             decoder: SpectralDecoderConfig {
                 inputs: 96,
                 coordinates: 0,
@@ -75,11 +84,12 @@ impl Transformer1dConfig {
         }
         crate::layers::check_rates("1D transformer", &[self.dropout])?;
         let lift = LinearConfig { inputs: self.inputs, outputs: d }.init(builder)?;
-        let encoder: Result<_> = (0..self.layers).map(|_| self.encoder.init(builder)).collect();
+        let encoder = builder.layers(self.layers, self.equal_layers, |builder| self.encoder.init(builder))?;
         Ok(Transformer1d {
             lift,
-            encoder: encoder?,
+            encoder,
             decoder: self.decoder.init_1d(builder)?,
+            closed_line: self.closed_line,
             dropout: self.dropout,
             layer: builder.layer(),
         })
@@ -101,7 +111,7 @@ impl Transformer1d {
     pub fn forward_observed(&self, x: Tensor<3>, mode: Mode, observe: Observer) -> Result<Tensor<3>> {
         Error::check_filled("input", &x.dims())?;
         let ([batch, n, _], device) = (x.dims(), x.device());
-        self.forward_at(x, line(batch, n, &device), mode, observe)
+        self.forward_at(x, line(batch, n, self.closed_line, &device), mode, observe)
     }
 
     /// As [`forward_observed`](Self::forward_observed), with the coordinates (B, n, 1) of the points.
@@ -124,7 +134,7 @@ impl Transformer1d {
         Error::check_filled("input", &x.dims())?;
         let looked_at = layer_of(&self.encoder, layer)?;
         let [batch, n, _] = x.dims();
-        let coordinates = line(batch, n, &x.device());
+        let coordinates = line(batch, n, self.closed_line, &x.device());
         let before = &self.encoder[..layer];
         let input = self.encode(x, coordinates, before, Mode::Evaluate, &mut |_, _| {})?;
         looked_at.attention.weights(input, Mode::Evaluate)

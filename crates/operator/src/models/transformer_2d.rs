@@ -24,6 +24,9 @@ pub struct Transformer2dConfig {
     pub encoder: EncoderLayerConfig,
     /// Number of encoder layers.
     pub layers: usize,
+    /// Whether all of them begin with the values of the first, as in the authors' code.
+    #[serde(default)]
+    pub equal_layers: bool,
     /// To the grid of the output.
     pub upsampler: UpsamplerConfig,
     /// The decoder.
@@ -125,6 +128,7 @@ impl Transformer2dConfig {
             },
             encoder,
             layers: 6,
+            equal_layers: false,
             upsampler: UpsamplerConfig { channels: d, activation: Activation::Silu, dropout: 0.0 },
             decoder: DecoderConfig::Spectral(SpectralDecoderConfig {
                 inputs: d,
@@ -156,6 +160,7 @@ impl Transformer2dConfig {
             downsampler: DownsamplerConfig { inputs: 1, outputs: d, activation, dropout: 0.05 },
             encoder,
             layers: 6,
+            equal_layers: false,
             upsampler: UpsamplerConfig { channels: d, activation, dropout: 0.05 },
             decoder: DecoderConfig::Pointwise(PointwiseDecoderConfig {
                 inputs: d,
@@ -188,12 +193,12 @@ impl Transformer2dConfig {
         crate::layers::check_rates("2D transformer", &[self.dropout])?;
         ScalerSizes::between(self.resampling.fine, self.resampling.coarse)?;
         let downsampler = self.downsampler.init(builder)?;
-        let encoder: Result<_> = (0..self.layers).map(|_| self.encoder.init(builder)).collect();
+        let encoder = builder.layers(self.layers, self.equal_layers, |builder| self.encoder.init(builder))?;
         let first_layer = builder.layer();
         builder.layer();
         Ok(Transformer2d {
             downsampler,
-            encoder: encoder?,
+            encoder,
             upsampler: self.upsampler.init(builder)?,
             decoder: match &self.decoder {
                 DecoderConfig::Spectral(config) => Decoder::Spectral(config.init_2d(builder)?),

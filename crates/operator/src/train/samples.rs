@@ -5,7 +5,7 @@ use galerkin_data::grid::{Grid, GridKind};
 use galerkin_data::normalize::Normalizer;
 use galerkin_data::{Array, Dataset};
 
-use crate::config::{DataConfig, Task};
+use crate::config::{DataConfig, LossConfig, Task};
 use crate::error::{Error, Result};
 use crate::layers::Activation;
 use crate::loss::{Ends, Gradient2d, Loss, Loss1dConfig, Loss2dConfig};
@@ -136,8 +136,9 @@ impl Samples {
 }
 
 impl Batch {
-    /// How far a prediction is off, with the weight γ of the derivative's error.
-    pub fn loss(&self, prediction: Field, grid: &Grid, gamma: f64) -> Result<Loss> {
+    /// How far a prediction is off.
+    pub fn loss(&self, prediction: Field, grid: &Grid, loss: LossConfig) -> Result<Loss> {
+        let LossConfig { gamma, interior } = loss;
         let one_channel = |dims: &[usize]| match dims.last() {
             Some(1) => Ok(()),
             _ => Err(Error::Shape {
@@ -149,7 +150,8 @@ impl Batch {
         one_channel(&self.target.dims())?;
         match (prediction, &self.target) {
             (Field::Line(p), Field::Line(u)) => {
-                let ends = if grid.kind == GridKind::Periodic { Ends::Periodic } else { Ends::Interior };
+                let wraps = grid.kind == GridKind::Periodic && !interior;
+                let ends = if wraps { Ends::Periodic } else { Ends::Interior };
                 let config = Loss1dConfig { spacing: grid.spacing[0], gamma, ends };
                 let slope = match &self.slope {
                     Some(Field::Line(slope)) => Some(slope.clone().squeeze_dim(2)),

@@ -324,7 +324,7 @@ impl<'a> Trainer<'a> {
             let mode = Mode::Train { seed: config.train.seed, step: draw as u32 };
             let batch = self.train.batch(places, &self.device)?;
             let prediction = self.model.forward(batch.input.clone(), mode)?;
-            let loss = batch.loss(prediction, &self.train.grid, config.loss.gamma)?;
+            let loss = batch.loss(prediction, &self.train.grid, config.loss)?;
             let gradients = loss.total.backward();
             sum += loss.total.into_scalar::<f32>();
             self.optimizer.collect(&self.model, gradients);
@@ -453,7 +453,7 @@ fn time_of(
         let start = Instant::now();
         let batch = train.batch(&places, device)?;
         let prediction = model.forward(batch.input.clone(), mode)?;
-        let gradients = batch.loss(prediction, &train.grid, config.loss.gamma)?.total.backward();
+        let gradients = batch.loss(prediction, &train.grid, config.loss)?.total.backward();
         drop(gradients);
         quickest = quickest.min(start.elapsed());
         if quickest > Duration::from_secs(1) {
