@@ -91,3 +91,37 @@ pub(super) fn table(found: &[Evaluation]) -> Table {
     }
     table
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use galerkin::evaluate::SolverRow;
+
+    #[test]
+    fn a_table_has_a_row_for_the_solver() {
+        let summary = |mean: f64| Summary { mean, median: 0.9 * mean, max: 3.0 * mean };
+        let mut evaluation = Evaluation {
+            grid: 512,
+            points: vec![512],
+            noise: 0.01,
+            samples: 100,
+            relative_l2: summary(1.5e-3),
+            relative_h1: Some(summary(7e-3)),
+            l_infinity: summary(5e-4),
+            per_sample: Vec::new(),
+            seconds_per_sample: 4.9e-3,
+            solver: Some(SolverRow { relative_l2: summary(4e-5), seconds_per_sample: 0.055 }),
+        };
+        let fine = evaluation.clone();
+        (evaluation.points, evaluation.relative_h1, evaluation.solver) = (vec![85, 85], None, None);
+        let mut text = Vec::new();
+        table(&[fine, evaluation]).write(&mut text).unwrap();
+        let expected = "\
+          grid     noise  samples  rel. L2 mean  median    max       rel. H1   max error  ms/sample
+  model   512      0.01   100      1.500e-3      1.350e-3  4.500e-3  7.000e-3  5.000e-4   4.90
+  solver  512      0      100      4.000e-5      3.600e-5  1.200e-4  -         -          55.00
+  model   85 × 85  0.01   100      1.500e-3      1.350e-3  4.500e-3  -         5.000e-4   4.90
+";
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+}

@@ -187,7 +187,7 @@ impl<'a> Display<'a> {
                 if let Some(bar) = &mut self.bar {
                     bar.in_part(steps, part, |left| {
                         format!(
-                            "epoch {epoch}/{epochs}  loss {loss:.5}{validation}  lr {rate:.1e}  {speed:.0} samples/s  {left} left"
+                            "steps of epoch {epoch}/{epochs}  loss {loss:.5}{validation}  lr {rate:.1e}  {speed:.0} samples/s  {left} left"
                         )
                     });
                 }

@@ -48,7 +48,7 @@ impl Axis {
         let values = values.into_iter().filter(|v| v.is_finite() && *v > 0.0);
         let (low, high) = range(values).unwrap_or((0.1, 1.0));
         let (low, high) = (libm::log10(low), libm::log10(high));
-        // Less than a fifth of a decade would have no tick.
+        // One value alone is in the middle of a fifth of a decade.
         let room = (0.06 * (high - low)).max(0.1);
         Self { low: libm::pow(10.0, low - room), high: libm::pow(10.0, high + room), log: true }
     }
@@ -93,6 +93,10 @@ impl Axis {
 
     fn log_ticks(&self, count: usize) -> Ticks {
         let (low, high) = (libm::log10(self.low), libm::log10(self.high));
+        // So little of a decade has too few of its own numbers.
+        if high - low < 0.35 {
+            return self.linear_ticks(count);
+        }
         let inside = |value: &f64| (self.low..=self.high).contains(value);
         let decades = low.floor() as i32..=high.floor() as i32;
         // Powers of ten alone if there are two, else a denser set.
@@ -184,6 +188,10 @@ mod tests {
     fn decades_have_powers_and_less_has_more() {
         assert_eq!(labels(&Axis { low: 2e-4, high: 0.3, log: true }.ticks(5)), ["10⁻³", "10⁻²", "10⁻¹"]);
         assert_eq!(labels(&Axis { low: 0.9, high: 9.0, log: true }.ticks(5)), ["10⁰", "2×10⁰", "5×10⁰"]);
+        assert_eq!(
+            labels(&Axis { low: 0.15, high: 0.28, log: true }.ticks(5)),
+            ["0.16", "0.18", "0.20", "0.22", "0.24", "0.26", "0.28"]
+        );
         assert_eq!(labels(&Axis { low: 1e-12, high: 1.0, log: true }.ticks(4)).len(), 5);
     }
 
