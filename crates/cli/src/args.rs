@@ -55,6 +55,8 @@ pub enum Command {
     Predict(Predict),
     /// Draw figures of a run: convergence, samples, errors against resolution
     Plot(Plot),
+    /// Run the paper's experiments, as far as time goes, and write its tables beside ours
+    Reproduce(Reproduce),
     /// Make the folder of a run from weights of the authors' PyTorch code
     ImportWeights(ImportWeights),
     /// Write completions for a shell to standard output
@@ -388,6 +390,101 @@ pub struct Plot {
     /// Where to compute
     #[arg(long, default_value = "cpu")]
     pub device: String,
+}
+
+/// The paper's experiments.
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Examples:
+  galerkin reproduce burgers --scale quick
+  galerkin reproduce burgers --scale cpu --only burgers-gt-heads --only burgers-fno
+  galerkin reproduce all --scale cpu
+  galerkin reproduce burgers --scale cpu --report
+
+Experiments are queues of runs: stopped at any time and called again, they go on where they were. Runs that several experiments need are
+trained once. The table is written to results/DATE-NAME-SCALE with its numbers, configurations and figures; rows that were not run say
+so.")]
+pub struct Reproduce {
+    /// Which
+    #[arg(value_enum, hide_possible_values = false)]
+    pub name: Experiment,
+    /// quick: minutes, few samples; cpu: hours on two cores; paper: its protocol
+    #[arg(long, value_enum, default_value_t = Scale::Quick, hide_possible_values = true)]
+    pub scale: Scale,
+    /// One row alone; may be repeated
+    #[arg(long, value_name = "ROW")]
+    pub only: Vec<String>,
+    /// No training: the table of what is there
+    #[arg(long)]
+    pub report: bool,
+    /// Folder of the runs
+    #[arg(long, value_name = "DIR", default_value = "runs/reproduce")]
+    pub runs: PathBuf,
+    /// Folder of the results
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    pub out: PathBuf,
+    /// No progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// What the paper measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Experiment {
+    /// Burgers' equation: four kinds of attention with two norms, and FNO1d
+    Burgers,
+    /// The Galerkin transformer on Burgers' equation with several initialisations
+    BurgersInit,
+    /// What our departures from the authors' code change
+    Corrections,
+    /// Darcy flow
+    Darcy,
+    /// The coefficient of Darcy flow from its solution, at several levels of noise
+    DarcyInverse,
+    /// Trained at one level of noise, evaluated at others
+    Noise,
+    /// Several seeds
+    Seeds,
+    /// All of these
+    All,
+}
+
+impl Experiment {
+    /// Those that are lists of runs.
+    pub const LISTS: [Experiment; 7] = [
+        Experiment::Burgers,
+        Experiment::BurgersInit,
+        Experiment::Corrections,
+        Experiment::Darcy,
+        Experiment::DarcyInverse,
+        Experiment::Noise,
+        Experiment::Seeds,
+    ];
+
+    /// As it is written in commands and folders.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or(String::new(), |value| value.get_name().into())
+    }
+}
+
+/// How much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Scale {
+    Quick,
+    Cpu,
+    Paper,
+}
+
+impl Scale {
+    /// As it is written in commands and folders.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scale::Quick => "quick",
+            Scale::Cpu => "cpu",
+            Scale::Paper => "paper",
+        }
+    }
 }
 
 /// Weights of others.

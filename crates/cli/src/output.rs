@@ -20,6 +20,18 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// For a file in Markdown.
+    pub fn markdown(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let line = |row: &[String]| {
+            let cells = (0..columns).map(|at| row.get(at).map_or("", String::as_str));
+            format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
+        };
+        let mut lines = self.rows.iter().map(|row| line(row));
+        let head = lines.next().unwrap_or_default();
+        format!("{head}{}{}", line(&vec!["---".to_string(); columns]), lines.collect::<String>())
+    }
+
     /// Two spaces before every line and between columns, none at the end.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -71,6 +83,7 @@ mod tests {
         let mut text = Vec::new();
         table.write(&mut text).unwrap();
         assert_eq!(String::from_utf8(text).unwrap(), "  name  n\n  a     1024\n  π·τ\n");
+        assert_eq!(table.markdown(), "| name | n |\n| --- | --- |\n| a | 1024 |\n| π·τ |  |\n");
     }
 
     #[test]

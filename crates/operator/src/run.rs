@@ -111,6 +111,24 @@ pub enum Which {
     Best,
 }
 
+/// What the log says of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// Its epochs.
+    pub epochs: Vec<Epoch>,
+    /// Steps taken, some of them perhaps after the last checkpoint.
+    pub steps: u64,
+    /// Whether it ended because its loss was no longer a number, or too large.
+    pub diverged: bool,
+}
+
+impl History {
+    /// The epoch with the smallest error on the validation samples.
+    pub fn best(&self) -> Option<&Epoch> {
+        self.epochs.iter().min_by(|a, b| a.validation.mean.total_cmp(&b.validation.mean))
+    }
+}
+
 /// What the log says of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Epoch {
@@ -126,7 +144,7 @@ pub struct Epoch {
     pub rate: f64,
 }
 
-/// A line of the log: of a step, which has a learning rate, or of an epoch.
+/// A line of the log: of a step, which has a learning rate, of an epoch, or of the end of a run that diverged.
 #[derive(Deserialize)]
 struct Line {
     step: u64,
@@ -134,6 +152,7 @@ struct Line {
     epoch: Option<u32>,
     train_loss: Option<f64>,
     validation: Option<Summary>,
+    diverged: Option<bool>,
 }
 
 impl RunFolder {
@@ -231,25 +250,26 @@ impl RunFolder {
     }
 
     /// What the log says of the epochs so far; nothing without a log.
-    pub fn history(&self) -> Result<Vec<Epoch>> {
+    pub fn history(&self) -> Result<History> {
         let path = self.log_file();
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(History::default()),
             Err(source) => return Err(Error::Io { path, source }),
         };
-        let (mut epochs, mut rate) = (Vec::new(), 0.0);
+        let (mut history, mut rate) = (History::default(), 0.0);
         for line in text.lines() {
             // The last line of a run that was killed may be half a line.
             let Ok(line) = serde_json::from_str::<Line>(line) else { continue };
-            rate = line.lr.unwrap_or(rate);
-            if let (Some(epoch), Some(loss), Some(validation)) =
-                (line.epoch, line.train_loss, line.validation)
-            {
-                epochs.push(Epoch { epoch, step: line.step, loss, validation, rate });
+            let Line { step, lr, epoch, train_loss, validation, diverged } = line;
+            rate = lr.unwrap_or(rate);
+            history.steps = step;
+            history.diverged |= diverged.unwrap_or(false);
+            if let (Some(epoch), Some(loss), Some(validation)) = (epoch, train_loss, validation) {
+                history.epochs.push(Epoch { epoch, step, loss, validation, rate });
             }
         }
-        Ok(epochs)
+        Ok(history)
     }
 
     pub(crate) fn wrong(&self, why: impl Into<String>) -> Error {

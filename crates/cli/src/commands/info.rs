@@ -93,12 +93,13 @@ fn print_run(folder: &RunFolder) -> anyhow::Result<()> {
     let steps = weights::load(folder.weights_file(Which::Last)).ok();
     match steps.and_then(|weights| weights.metadata.get("steps").cloned()) {
         Some(steps) => writeln!(out, "  trained    {steps} of {} steps", config.total_steps())?,
-        None if history.is_empty() => writeln!(out, "  trained    elsewhere, or not at all")?,
+        None if history.epochs.is_empty() => writeln!(out, "  trained    elsewhere, or not at all")?,
         None => writeln!(out, "  trained    less than up to its first checkpoint")?,
     }
-    if let Some(last) = history.last() {
-        let best =
-            history.iter().min_by(|a, b| a.validation.mean.total_cmp(&b.validation.mean)).unwrap_or(last);
+    if history.diverged {
+        writeln!(out, "  diverged   at step {}", history.steps)?;
+    }
+    if let (Some(last), Some(best)) = (history.epochs.last(), history.best()) {
         writeln!(out, "  loss       {} in epoch {}", number(last.loss), last.epoch)?;
         writeln!(
             out,

@@ -9,6 +9,7 @@ mod info;
 mod interrupt;
 mod plot;
 mod predict;
+mod reproduce;
 mod train;
 
 use std::io::{self, Write};
@@ -38,6 +39,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Evaluate(args) => evaluate::run(args),
         Command::Predict(args) => predict::run(args),
         Command::Plot(args) => plot::run(args),
+        Command::Reproduce(args) => reproduce::run(args),
         Command::ImportWeights(args) => train::import(args),
         Command::Completions { shell } => {
             // The generator panics where it cannot write; memory always takes it.

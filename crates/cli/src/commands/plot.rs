@@ -44,8 +44,9 @@ pub(super) fn figures(
     let config = folder.config()?;
     let mut figures = Vec::new();
     let history = folder.history()?;
-    if !history.is_empty() {
+    if !history.epochs.is_empty() {
         let epochs: Vec<Epoch> = history
+            .epochs
             .iter()
             .map(|epoch| Epoch {
                 epoch: f64::from(epoch.epoch),

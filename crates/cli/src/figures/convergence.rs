@@ -77,26 +77,59 @@ pub fn convergence(title: &str, error_label: &str, history: &[Epoch]) -> Scene {
 
 /// Errors against resolutions, both logarithmic; ticks at the resolutions there are.
 pub fn resolutions(title: &str, resolution_label: &str, error_label: &str, curves: &[Curve]) -> Scene {
-    let mut scene = sheet(title, 30.0);
     let points = || curves.iter().flat_map(|curve| &curve.points);
-    let errors = points().flat_map(|p| [Some(p.error), p.band.map(|b| b[0]), p.band.map(|b| b[1])]).flatten();
-    let frame = frame(Axis::log(points().map(|p| p.resolution)), Axis::log(errors));
-    frame.draw_x(&mut scene, &grids(&frame, points()), Some(resolution_label), true);
-    frame.draw_y(&mut scene, &frame.y.ticks(6), Some(error_label), true);
-    let strokes = |k: usize| Stroke::solid(LINES[k % LINES.len()], 2.0);
+    let frame = frame(Axis::log(points().map(|p| p.resolution)), errors(curves));
+    let ticks = grids(&frame, points());
+    draw(title, [resolution_label, error_label], &frame, &ticks, 8.0, curves)
+}
+
+/// Errors of several runs over epochs, which stand in place of resolutions.
+pub fn histories(title: &str, error_label: &str, curves: &[Curve]) -> Scene {
+    let epochs = curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.resolution));
+    let frame = frame(Axis::exact(epochs), errors(curves));
+    let ticks = frame.x.ticks(8);
+    draw(title, ["epoch", error_label], &frame, &ticks, 0.0, curves)
+}
+
+/// The axis of all errors and their bands.
+fn errors(curves: &[Curve]) -> Axis {
+    let points = curves.iter().flat_map(|curve| &curve.points);
+    Axis::log(points.flat_map(|p| [Some(p.error), p.band.map(|b| b[0]), p.band.map(|b| b[1])]).flatten())
+}
+
+/// Curves with their bands, and a dot at every point that wide.
+fn draw(title: &str, labels: [&str; 2], frame: &Frame, ticks: &Ticks, dot: f64, curves: &[Curve]) -> Scene {
+    let strokes = |k: usize| match k < LINES.len() {
+        true => Stroke::solid(LINES[k], 2.0),
+        false => Stroke::dashed(LINES[k % LINES.len()], 2.0),
+    };
+    let entries: Vec<_> = curves.iter().enumerate().map(|(k, c)| (c.name.as_str(), strokes(k))).collect();
+    // Names above the curves, or beside them where they are too many for a row.
+    let widths = entries.iter().map(|(name, _)| 57.0 + font::width(name, NORMAL));
+    let beside = widths.clone().sum::<f64>() > WIDTH;
+    let right = if beside { widths.fold(30.0, f64::max) } else { 30.0 };
+    let mut scene = sheet(title, right);
+    match beside {
+        true => entries.iter().enumerate().for_each(|(k, entry)| {
+            legend(&mut scene, [LEFT + WIDTH + 20.0, TOP + 14.0 + 24.0 * k as f64], &[*entry]);
+        }),
+        false => _ = legend(&mut scene, [LEFT, 66.0], &entries),
+    }
+    frame.draw_x(&mut scene, ticks, Some(labels[0]), true);
+    frame.draw_y(&mut scene, &frame.y.ticks(6), Some(labels[1]), true);
     for (k, curve) in curves.iter().enumerate() {
-        band(&mut scene, &frame, curve, strokes(k));
+        band(&mut scene, frame, curve, strokes(k));
     }
     for (k, curve) in curves.iter().enumerate() {
         frame.curve(&mut scene, curve.points.iter().map(|p| (p.resolution, p.error)), strokes(k));
         for place in curve.points.iter().filter_map(|p| frame.point(p.resolution, p.error)) {
-            scene.line(vec![place], strokes(k).colour, 8.0);
+            if dot > 0.0 {
+                scene.line(vec![place], strokes(k).colour, dot);
+            }
         }
     }
     frame.outline(&mut scene);
-    let entries: Vec<_> = curves.iter().enumerate().map(|(k, c)| (c.name.as_str(), strokes(k))).collect();
-    legend(&mut scene, [LEFT, 66.0], &entries);
-    note_if_empty(&mut scene, points().count() == 0, "no errors");
+    note_if_empty(&mut scene, curves.iter().all(|curve| curve.points.is_empty()), "no errors");
     scene
 }
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use galerkin_data::io::write_whole;
 
-pub use convergence::{Curve, Epoch, Point, convergence, resolutions};
+pub use convergence::{Curve, Epoch, Point, convergence, histories, resolutions};
 pub use image::{Field, FieldRow, fields, reconstructions};
 pub use line::{LineRow, Lines, lines};
 pub use scene::Scene;

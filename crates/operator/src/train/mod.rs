@@ -11,4 +11,4 @@ pub use optimizer::{Optimizer, OptimizerConfig, ParameterState};
 pub(crate) use samples::field;
 pub use samples::{Batch, Samples, View, on_grid};
 pub use schedule::{Pace, Schedule};
-pub use trainer::{Event, Outcome, Start, train};
+pub use trainer::{Event, Outcome, Start, estimate, train};

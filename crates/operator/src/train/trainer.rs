@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use burn::module::Module;
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use galerkin_data::Dataset;
 use galerkin_data::io::write_whole;
 use galerkin_data::split::{Split, batches};
@@ -16,12 +16,12 @@ use serde_json::json;
 use super::checkpoint::{Checkpoint, Progress};
 use super::samples::{Samples, View};
 use super::{Optimizer, Pace};
-use crate::config::{RunConfig, Task};
+use crate::config::{DataConfig, RunConfig, Task};
 use crate::evaluate::relative_errors;
 use crate::init::Builder;
 use crate::layers::{Mode, Normalizer};
 use crate::metrics::Summary;
-use crate::models::{Model, ModelConfig};
+use crate::models::{Field, Model, ModelConfig};
 use crate::run::{Error, Result, RunFolder, Which};
 use crate::weights;
 
@@ -211,7 +211,7 @@ impl<'a> Trainer<'a> {
         };
         let train = load(&split.train, config.loss.gamma > 0.0)?;
         let validation = load(&split.validation, false)?;
-        let time = time_of(config, &model, &train, limits.steps, &tracked)?;
+        let time = estimate(config, limits.steps, device)?;
         refuse_too_slow(config, limits, time)?;
 
         // What can be wrong with settings and data was found by now: it leaves no folder behind.
@@ -334,6 +334,8 @@ impl<'a> Trainer<'a> {
         self.model = model;
         let steps = self.progress.steps + 1;
         if !norm.is_finite() || !loss.is_finite() || loss > DIVERGED {
+            let line = json!({ "step": steps, "diverged": true, "loss": loss.to_string(), "gradient_norm": norm.to_string() });
+            self.logged(|log, _| writeln!(log, "{line}").and_then(|()| log.flush()))?;
             let state = match Checkpoint::last(&self.folder.checkpoints())? {
                 Some(last) => format!(
                     "the last good state is that of step {} in {}",
@@ -434,26 +436,28 @@ fn refuse_too_large(config: &RunConfig, model: &ModelConfig, plain: &Dataset) ->
     Err(Error::Memory { needed: megabytes(needed), available: megabytes(available), suggestion })
 }
 
-/// How long the steps that are left will take, with the validation after every epoch: a step is tried, more than once if it is quick,
-/// and forgotten.
-fn time_of(
-    config: &RunConfig,
-    model: &Model,
-    train: &Samples,
-    steps: u64,
-    device: &Device,
-) -> Result<Duration> {
+/// How long so many steps of a run will take on this machine, with the validation after every epoch: a step without data is tried, more
+/// than once if it is quick.
+pub fn estimate(config: &RunConfig, steps: u64, device: &Device) -> Result<Duration> {
     if steps == 0 {
         return Ok(Duration::ZERO);
     }
-    let places: Vec<usize> = (0..config.train.batch).collect();
+    let tracked = device.clone().autodiff();
+    let model_config = config.model_config()?;
+    let model = model_config.init(&mut Builder::new(config.train.seed, &tracked))?;
+    let DataConfig { grid, .. } = config.data;
+    let x = match model_config.dimensions() {
+        1 => Field::Line(Tensor::ones([config.train.batch, grid, 1], &tracked)),
+        _ => Field::Square(Tensor::ones([config.train.batch, grid, grid, 1], &tracked)),
+    };
     let mode = Mode::Train { seed: config.train.seed, step: 0 };
     let mut quickest = Duration::MAX;
     for _ in 0..3 {
         let start = Instant::now();
-        let batch = train.batch(&places, device)?;
-        let prediction = model.forward(batch.input.clone(), mode)?;
-        let gradients = batch.loss(prediction, &train.grid, config.loss)?.total.backward();
+        let gradients = match model.forward(x.clone(), mode)? {
+            Field::Line(y) => y.square().mean().backward(),
+            Field::Square(y) => y.square().mean().backward(),
+        };
         drop(gradients);
         quickest = quickest.min(start.elapsed());
         if quickest > Duration::from_secs(1) {

@@ -1,0 +1,257 @@
+//! What a study found: a table beside the paper's, as text, CSV and figures.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use galerkin_data::io::write_whole;
+
+use super::Outcome;
+use super::experiments::{Row, Setting, Study};
+use crate::args::{Experiment, Reproduce};
+use crate::figures::{Curve, Point, Scene, histories};
+use crate::output::Table;
+
+/// Writes `DATE-NAME/` with everything; gives its place.
+pub(super) fn write(
+    experiment: Experiment,
+    study: &Study,
+    found: &[Option<Outcome>],
+    args: &Reproduce,
+) -> anyhow::Result<PathBuf> {
+    let at = args.out.join(format!("{}-{}-{}", today(), experiment.name(), args.scale.name()));
+    for folder in [at.join("config"), at.join("figures")] {
+        std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    }
+    for (row, _) in study.rows.iter().zip(found).filter(|(_, outcome)| outcome.is_some()) {
+        let path = at.join("config").join(&row.id).with_extension("toml");
+        write_whole(path, row.config.to_toml().as_bytes())?;
+    }
+    write_whole(at.join("table.csv"), csv(study, found).as_bytes())?;
+    save(&at, "convergence", &convergence(study, found))?;
+    write_whole(at.join("README.md"), readme(experiment, study, found, args).as_bytes())?;
+    Ok(at)
+}
+
+/// A row per run, errors in the unit of the study.
+pub(super) fn table(study: &Study, found: &[Option<Outcome>]) -> Table {
+    let columns = columns(study);
+    let mut head = vec!["".to_string()];
+    for column in &columns {
+        head.push(column_name(column));
+        head.push("best epoch's".into());
+        if study.rows.iter().any(|row| paper(row, column).is_some()) {
+            head.push("paper".into());
+        }
+    }
+    head.extend(["epochs", "best", "samples", "hours"].map(String::from));
+    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    for (row, outcome) in study.rows.iter().zip(found) {
+        let mut cells = vec![row.label.clone()];
+        for column in &columns {
+            cells.extend([
+                error(study, row, outcome, column, false),
+                error(study, row, outcome, column, true),
+            ]);
+            if study.rows.iter().any(|row| paper(row, column).is_some()) {
+                cells.push(paper(row, column).map_or("-".into(), |paper| paper.to_string()));
+            }
+        }
+        cells.extend(match outcome {
+            None => ["not run", "", "", ""].map(String::from),
+            Some(outcome) => [
+                format!("{} of {}", outcome.history.epochs.len(), row.config.train.epochs),
+                outcome.history.best().map_or("-".into(), |best| best.epoch.to_string()),
+                row.config.data.train.to_string(),
+                format!("{:.2}", outcome.seconds / 3600.0),
+            ],
+        });
+        table.row(cells);
+    }
+    table
+}
+
+/// Everything that some row is evaluated on.
+fn columns(study: &Study) -> Vec<Setting> {
+    let mut columns: Vec<Setting> = Vec::new();
+    for setting in study.rows.iter().flat_map(|row| &row.settings) {
+        if !columns.iter().any(|known| same(known, setting)) {
+            columns.push(*setting);
+        }
+    }
+    columns.sort_by(|a, b| a.grid.cmp(&b.grid).then(a.noise.total_cmp(&b.noise)));
+    columns
+}
+
+fn same(a: &Setting, b: &Setting) -> bool {
+    (a.grid, a.noise) == (b.grid, b.noise)
+}
+
+fn column_name(setting: &Setting) -> String {
+    match setting.noise {
+        0.0 => format!("n = {}", setting.grid),
+        noise => format!("n = {}, ε = {noise}", setting.grid),
+    }
+}
+
+fn paper(row: &Row, column: &Setting) -> Option<f64> {
+    row.settings.iter().find(|setting| same(setting, column)).and_then(|setting| setting.paper)
+}
+
+/// In the unit of the study, with the weights of the last epoch or of the best one.
+fn error(study: &Study, row: &Row, outcome: &Option<Outcome>, column: &Setting, best: bool) -> String {
+    let Some(outcome) = outcome else { return "-".into() };
+    let Some(at) = row.settings.iter().position(|setting| same(setting, column)) else { return "-".into() };
+    let evaluations = if best { &outcome.best } else { &outcome.last };
+    match evaluations.get(at) {
+        Some(evaluation) => format!("{:.3}", evaluation.relative_l2.mean / study.unit),
+        None => "diverged".into(),
+    }
+}
+
+fn csv(study: &Study, found: &[Option<Outcome>]) -> String {
+    let mut text = String::from(
+        "row,grid,noise,relative_l2_last,relative_l2_best,paper,best_epoch,epochs,samples,seconds,diverged\n",
+    );
+    for (row, outcome) in study.rows.iter().zip(found) {
+        let Some(outcome) = outcome else { continue };
+        for (at, setting) in row.settings.iter().enumerate() {
+            let mean = |evaluations: &[galerkin::evaluate::Evaluation]| {
+                evaluations.get(at).map_or(String::new(), |e| format!("{:e}", e.relative_l2.mean))
+            };
+            let paper = setting.paper.map_or(String::new(), |paper| format!("{:e}", paper * study.unit));
+            let _ = writeln!(
+                text,
+                "{},{},{},{},{},{paper},{},{},{},{:.0},{}",
+                row.id,
+                setting.grid,
+                setting.noise,
+                mean(&outcome.last),
+                mean(&outcome.best),
+                outcome.history.best().map_or(0, |best| best.epoch),
+                outcome.history.epochs.len(),
+                row.config.data.train,
+                outcome.seconds,
+                outcome.history.diverged
+            );
+        }
+    }
+    text
+}
+
+/// Validation errors of all runs over epochs; of runs that differ by their seed alone, their mean and range.
+fn convergence(study: &Study, found: &[Option<Outcome>]) -> Scene {
+    let mut groups: Vec<(String, String, Vec<&Outcome>)> = Vec::new();
+    for (row, outcome) in study.rows.iter().zip(found) {
+        let Some(outcome) = outcome else { continue };
+        let mut config = row.config.clone();
+        config.train.seed = 0;
+        let key = config.to_toml();
+        match groups.iter_mut().find(|(known, ..)| *known == key) {
+            Some((_, label, outcomes)) => {
+                outcomes.push(outcome);
+                *label = format!("{} seeds", outcomes.len());
+            }
+            None => groups.push((key, row.label.clone(), vec![outcome])),
+        }
+    }
+    let curves: Vec<Curve> = groups
+        .into_iter()
+        .map(|(_, name, outcomes)| {
+            let epochs = outcomes.iter().map(|outcome| outcome.history.epochs.len()).min().unwrap_or(0);
+            let point = |at: usize| {
+                let errors = || outcomes.iter().map(|outcome| outcome.history.epochs[at].validation.mean);
+                let band = [errors().fold(f64::INFINITY, f64::min), errors().fold(0.0, f64::max)];
+                Point {
+                    resolution: (at + 1) as f64,
+                    error: errors().sum::<f64>() / outcomes.len() as f64,
+                    band: (outcomes.len() > 1).then_some(band),
+                }
+            };
+            Curve { name, points: (0..epochs).map(point).collect() }
+        })
+        .collect();
+    histories(study.title, "validation error", &curves)
+}
+
+fn readme(experiment: Experiment, study: &Study, found: &[Option<Outcome>], args: &Reproduce) -> String {
+    let mut text = format!("# {}\n\n", study.title);
+    let unit = libm::log10(study.unit).round();
+    let _ = writeln!(
+        text,
+        "`galerkin reproduce {} --scale {}`, version {}, {}.\n",
+        experiment.name(),
+        args.scale.name(),
+        env!("CARGO_PKG_VERSION"),
+        machine()
+    );
+    let _ = writeln!(
+        text,
+        "Mean relative L² errors of the test samples in units of 1e{unit}, after the last epoch and after the epoch with the smallest \
+         error on the validation samples, which are not test samples. Data are generated from the paper's law, not the paper's \
+         files. Numbers of the paper are its own: the best epoch on its test samples, trained on the grid of its column heading in the \
+         paper. Hours are those of training, on a machine that may have had other work.\n"
+    );
+    text.push_str(&table(study, found).markdown());
+    text.push_str("\n![validation errors](figures/convergence.svg)\n\n");
+    text.push_str("Configurations are in `config/`, all numbers in `table.csv`.\n");
+    let missing: Vec<_> =
+        study.rows.iter().zip(found).filter(|(_, f)| f.is_none()).map(|(row, _)| row.id.as_str()).collect();
+    if !missing.is_empty() {
+        let _ = writeln!(text, "Not run: {}.", missing.join(", "));
+    }
+    text
+}
+
+fn save(at: &Path, name: &str, scene: &Scene) -> anyhow::Result<()> {
+    for extension in ["png", "svg"] {
+        scene.save(&at.join("figures").join(name).with_extension(extension))?;
+    }
+    Ok(())
+}
+
+/// Processor and number of threads.
+fn machine() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{}, {threads} threads", model.map_or("unknown processor", |(_, name)| name))
+}
+
+/// `2026-11-16`, in universal time.
+#[expect(clippy::disallowed_methods, reason = "the name of a folder; nothing is computed from it")]
+fn today() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    date(now.map_or(0, |time| time.as_secs() / 86_400))
+}
+
+/// Of a day counted from 1970-01-01.
+fn date(mut day: u64) -> String {
+    let leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    let mut year = 1970;
+    while day >= 365 + u64::from(leap(year)) {
+        day -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if day < length {
+            break;
+        }
+        day -= length;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02}", day + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_have_dates() {
+        let dates = [0, 59, 11_016, 20_772, 20_773].map(date);
+        assert_eq!(dates, ["1970-01-01", "1970-03-01", "2000-02-29", "2026-11-15", "2026-11-16"]);
+    }
+}
