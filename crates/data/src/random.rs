@@ -22,6 +22,8 @@ pub enum Purpose {
     Split = u32::MAX - 4,
     /// The order of the samples; the index is the epoch.
     Order = u32::MAX - 5,
+    /// Matrices and functions to check the theory on; the index tells them apart.
+    Theory = u32::MAX - 6,
 }
 
 /// An endless sequence of random numbers, any part of which can be had at once.

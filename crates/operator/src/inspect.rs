@@ -65,10 +65,30 @@ impl Model {
         match (self, x) {
             (Model::Transformer1d(model), Field::Line(x)) => model.attention_weights(x, layer),
             (Model::Transformer2d(model), Field::Square(x)) => model.attention_weights(x, layer),
-            (Model::Fno1d(_) | Model::Fno2d(_), _) => {
-                Err(Error::setting("attention of a Fourier operator", "it has none"))
+            (model, x) => Err(model.without_attention(&x)),
+        }
+    }
+
+    /// Q, K and V of an encoder layer, (B, H, n, D) each, as they stand in the products of its attention: after the norms inside the heads,
+    /// so K̃ and Ṽ of galerkin attention, and with the p coordinates as the first of the D = d/H + p columns. Linear attention takes its
+    /// softmaxes of these.
+    ///
+    /// These are the matrices whose columns [`theory`](crate::theory) takes for basis functions.
+    pub fn projections(&self, x: Field, layer: usize) -> Result<[Tensor<4>; 3]> {
+        match (self, x) {
+            (Model::Transformer1d(model), Field::Line(x)) => model.projections(x, layer),
+            (Model::Transformer2d(model), Field::Square(x)) => model.projections(x, layer),
+            (model, x) => Err(model.without_attention(&x)),
+        }
+    }
+
+    /// Why a look at attention is refused.
+    fn without_attention(&self, x: &Field) -> Error {
+        match self {
+            Model::Fno1d(_) | Model::Fno2d(_) => {
+                Error::setting("attention of a Fourier operator", "it has none")
             }
-            (_, x) => Err(crate::models::wrong_rank(self.dimensions(), &x.dims())),
+            _ => crate::models::wrong_rank(self.dimensions(), &x.dims()),
         }
     }
 
@@ -366,10 +386,18 @@ mod tests {
             model.latents(x.clone()).unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["downscaler", "encoder_layers.0", "encoder_layers.1", "upscaler", "regressor"]);
         assert_eq!(model.attention_weights(x.clone(), 1).unwrap().dims(), [2, 4, 100, 100]);
+        // Four heads of 128/4 features and two coordinates.
+        for matrix in model.projections(x.clone(), 1).unwrap() {
+            assert_eq!(matrix.dims(), [2, 4, 100, 34]);
+        }
         let beyond = model.attention_weights(x, 2).unwrap_err();
         assert_eq!(beyond.to_string(), "encoder layer 2: layers are 0 to 1");
         let line = Field::Line(Tensor::ones([2, 29, 1], &device));
         assert!(matches!(model.attention_weights(line.clone(), 0).unwrap_err(), Error::Shape { .. }));
+        assert!(matches!(model.projections(line.clone(), 0).unwrap_err(), Error::Shape { .. }));
+        let operator = ModelConfig::Fno1d(FnoConfig::burgers()).init(&mut Builder::new(1, &device)).unwrap();
+        let none = operator.projections(line.clone(), 0).unwrap_err();
+        assert_eq!(none.to_string(), "attention of a Fourier operator: it has none");
         let wrong = model.forward(line, Mode::Evaluate).unwrap_err();
         assert_eq!(wrong.to_string(), "input: expected shape (B, n₁, n₂, channels), found [2, 29, 1]");
     }

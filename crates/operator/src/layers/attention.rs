@@ -146,6 +146,12 @@ impl Attention {
         ops::attention_weights(self.kernel(mode), input, self.params())
     }
 
+    /// Q, K and V, to look at: (B, H, n, D) each, as they stand in the products, after the norms inside the heads and with the p coordinates
+    /// as first columns.
+    pub fn projections(&self, input: AttentionInput, mode: Mode) -> Result<[Tensor<4>; 3]> {
+        ops::attention_projections(self.kernel(mode), input, self.params())
+    }
+
     /// The kernel; batch and points are read off the tensors later.
     pub(super) fn kernel(&self, mode: Mode) -> kernel::Attention {
         let config = &self.config;

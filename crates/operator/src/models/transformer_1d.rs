@@ -131,13 +131,24 @@ impl Transformer1d {
 
     /// The attention weights of one encoder layer, see [`Attention::weights`](crate::layers::Attention::weights).
     pub fn attention_weights(&self, x: Tensor<3>, layer: usize) -> Result<Tensor<4>> {
+        let (looked_at, input) = self.attention_input(x, layer)?;
+        looked_at.attention.weights(input, Mode::Evaluate)
+    }
+
+    /// Q, K and V of one encoder layer, see [`Attention::projections`](crate::layers::Attention::projections).
+    pub fn projections(&self, x: Tensor<3>, layer: usize) -> Result<[Tensor<4>; 3]> {
+        let (looked_at, input) = self.attention_input(x, layer)?;
+        looked_at.attention.projections(input, Mode::Evaluate)
+    }
+
+    /// An encoder layer and what it takes.
+    fn attention_input(&self, x: Tensor<3>, layer: usize) -> Result<(&EncoderLayer, AttentionInput)> {
         Error::check_filled("input", &x.dims())?;
         let looked_at = layer_of(&self.encoder, layer)?;
         let [batch, n, _] = x.dims();
         let coordinates = line(batch, n, self.closed_line, &x.device());
         let before = &self.encoder[..layer];
-        let input = self.encode(x, coordinates, before, Mode::Evaluate, &mut |_, _| {})?;
-        looked_at.attention.weights(input, Mode::Evaluate)
+        Ok((looked_at, self.encode(x, coordinates, before, Mode::Evaluate, &mut |_, _| {})?))
     }
 
     /// Linear layer and the given encoder layers: what the next layer takes.

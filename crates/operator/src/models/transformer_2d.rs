@@ -318,14 +318,25 @@ impl Transformer2d {
 
     /// The attention weights of one encoder layer, see [`Attention::weights`](crate::layers::Attention::weights).
     pub fn attention_weights(&self, x: Tensor<4>, layer: usize) -> Result<Tensor<4>> {
+        let (looked_at, input) = self.attention_input(x, layer)?;
+        looked_at.attention.weights(input, Mode::Evaluate)
+    }
+
+    /// Q, K and V of one encoder layer, see [`Attention::projections`](crate::layers::Attention::projections).
+    pub fn projections(&self, x: Tensor<4>, layer: usize) -> Result<[Tensor<4>; 3]> {
+        let (looked_at, input) = self.attention_input(x, layer)?;
+        looked_at.attention.projections(input, Mode::Evaluate)
+    }
+
+    /// An encoder layer and what it takes.
+    fn attention_input(&self, x: Tensor<4>, layer: usize) -> Result<(&EncoderLayer, AttentionInput)> {
         Error::check_filled("input", &x.dims())?;
         let looked_at = layer_of(&self.encoder, layer)?;
         let [batch, n1, n2, _] = x.dims();
         let Grids { through, positions, .. } =
             Grids::new(batch, self.resampling.through([n1, n2])?, &x.device());
         let before = &self.encoder[..layer];
-        let input = self.encode(x, through, positions, before, Mode::Evaluate, &mut |_, _| {})?;
-        looked_at.attention.weights(input, Mode::Evaluate)
+        Ok((looked_at, self.encode(x, through, positions, before, Mode::Evaluate, &mut |_, _| {})?))
     }
 
     /// Downsampler and the given encoder layers: what the next layer takes.

@@ -23,29 +23,8 @@ pub(super) fn attention(
     input: AttentionInput,
     params: AttentionParams,
 ) -> (Tensor<3>, Tensor<4>) {
-    let (heads, e, batch, n, wide) = (op.heads, op.head_width(), op.batch, op.n, op.wide());
-    let project = |w: Tensor<2>, b: Tensor<1>| {
-        affine(input.x.clone(), w, b).reshape([batch, n, heads, e]).swap_dims(1, 2)
-    };
-    let mut q = project(params.w_q, params.b_q);
-    let mut k = project(params.w_k, params.b_k);
-    let mut v = project(params.w_v, params.b_v);
-    if let Some([gamma_k, beta_k, gamma_qv, beta_qv]) = params.norm {
-        let axis = if op.norm == Norm::Instance { 2 } else { 3 };
-        let normalize = |t: Tensor<4>, gamma: Tensor<1>, beta: Tensor<1>| {
-            normalized(t, axis, op.eps) * gamma.reshape([1, heads, 1, e]) + beta.reshape([1, heads, 1, e])
-        };
-        k = normalize(k, gamma_k, beta_k);
-        match op.norm_on_v() {
-            true => v = normalize(v, gamma_qv, beta_qv),
-            false => q = normalize(q, gamma_qv, beta_qv),
-        }
-    }
-    if let Some(coordinates) = input.coordinates {
-        let coordinates = coordinates.unsqueeze_dim::<4>(1).expand([batch, heads, n, op.coordinates]);
-        let widen = |t: Tensor<4>| Tensor::cat(vec![coordinates.clone(), t], 3);
-        (q, k, v) = (widen(q), widen(k), widen(v));
-    }
+    let (heads, batch, n, wide) = (op.heads, op.batch, op.n, op.wide());
+    let [q, k, v] = projections(op, &input, &params);
 
     // The measure of a point: 1/n, or its quadrature weight.
     let weigh_rows = |t: Tensor<4>| match &input.weights {
@@ -87,6 +66,38 @@ pub(super) fn attention(
         None => merged,
     };
     (out, weights)
+}
+
+/// Q, K and V (B, H, n, D) as the products of attention take them: normalised, and with coordinates in front.
+pub(super) fn projections(
+    op: &Attention,
+    input: &AttentionInput,
+    params: &AttentionParams,
+) -> [Tensor<4>; 3] {
+    let (heads, e, batch, n) = (op.heads, op.head_width(), op.batch, op.n);
+    let project = |w: &Tensor<2>, b: &Tensor<1>| {
+        affine(input.x.clone(), w.clone(), b.clone()).reshape([batch, n, heads, e]).swap_dims(1, 2)
+    };
+    let mut q = project(&params.w_q, &params.b_q);
+    let mut k = project(&params.w_k, &params.b_k);
+    let mut v = project(&params.w_v, &params.b_v);
+    if let Some([gamma_k, beta_k, gamma_qv, beta_qv]) = params.norm.clone() {
+        let axis = if op.norm == Norm::Instance { 2 } else { 3 };
+        let normalize = |t: Tensor<4>, gamma: Tensor<1>, beta: Tensor<1>| {
+            normalized(t, axis, op.eps) * gamma.reshape([1, heads, 1, e]) + beta.reshape([1, heads, 1, e])
+        };
+        k = normalize(k, gamma_k, beta_k);
+        match op.norm_on_v() {
+            true => v = normalize(v, gamma_qv, beta_qv),
+            false => q = normalize(q, gamma_qv, beta_qv),
+        }
+    }
+    if let Some(coordinates) = input.coordinates.clone() {
+        let coordinates = coordinates.unsqueeze_dim::<4>(1).expand([batch, heads, n, op.coordinates]);
+        let widen = |t: Tensor<4>| Tensor::cat(vec![coordinates.clone(), t], 3);
+        (q, k, v) = (widen(q), widen(k), widen(v));
+    }
+    [q, k, v]
 }
 
 pub(super) fn encoder_layer(op: &EncoderLayer, input: AttentionInput, params: EncoderParams) -> Tensor<3> {

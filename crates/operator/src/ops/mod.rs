@@ -141,6 +141,17 @@ pub fn attention_weights(
     Ok(composed::attention(&op, input, params).1)
 }
 
+/// Q, K and V (B, H, n, D) as they stand in the products of attention: normalised, with coordinates in front. Linear attention takes its
+/// softmaxes of these. To look at: always composed.
+pub fn attention_projections(
+    mut op: Attention,
+    input: AttentionInput,
+    params: AttentionParams,
+) -> Result<[Tensor<4>; 3]> {
+    check_attention(&mut op, &input, &params)?;
+    Ok(composed::projections(&op, &input, &params))
+}
+
 /// Attention, residual, feed-forward network, residual: (B, n, d) to (B, n, d). Batch and points are read off x.
 pub fn encoder_layer(
     mut op: EncoderLayer,
