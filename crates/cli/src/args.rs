@@ -445,13 +445,15 @@ pub enum Experiment {
     Noise,
     /// Several seeds
     Seeds,
+    /// The paper's theorems: projection, lower bound, Céa's inequality
+    Theory,
     /// All of these
     All,
 }
 
 impl Experiment {
-    /// Those that are lists of runs.
-    pub const LISTS: [Experiment; 7] = [
+    /// Every one.
+    pub const ALL: [Experiment; 8] = [
         Experiment::Burgers,
         Experiment::BurgersInit,
         Experiment::Corrections,
@@ -459,6 +461,7 @@ impl Experiment {
         Experiment::DarcyInverse,
         Experiment::Noise,
         Experiment::Seeds,
+        Experiment::Theory,
     ];
 
     /// As it is written in commands and folders.

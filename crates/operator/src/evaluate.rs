@@ -177,6 +177,19 @@ impl Evaluator {
         Ok(Shown { inputs, targets, predictions, errors, grid })
     }
 
+    /// The trained model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The first samples as the model takes them.
+    pub fn inputs(&self, grid: usize, noise: f64, count: usize) -> run::Result<Field> {
+        let indices = &self.indices[..count.min(self.indices.len())];
+        let samples = Samples::load(&self.dataset, &self.view(grid, noise)?, indices, false, &self.device)?;
+        let places: Vec<usize> = (0..samples.len()).collect();
+        Ok(samples.batch(&places, &self.device)?.input)
+    }
+
     /// The samples as the run sees them, on another grid.
     fn view(&self, grid: usize, noise: f64) -> run::Result<View<'_>> {
         let mut view = View::of(&self.config.data, self.config.train.seed, self.normalizer.as_ref());

@@ -10,6 +10,8 @@ use super::projection::{Case, Update};
 use super::space::{Space, inf_sup, min_max};
 use super::{attention, mean_product};
 use crate::error::{Error, Result};
+use crate::models::{Field, Model};
+use crate::reference::to_vec;
 
 /// The right side minus the left side of inequalities that must hold, by ‖f‖: the smallest found, over many functions f.
 ///
@@ -72,6 +74,17 @@ pub struct LayerCheck {
     pub basis_update: BasisUpdate,
 }
 
+/// Both theorems on one head of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct HeadCheck {
+    /// Counted from 0.
+    pub layer: usize,
+    /// Counted from 0.
+    pub head: usize,
+    /// What holds there.
+    pub check: LayerCheck,
+}
+
 impl LayerCheck {
     /// An error that names the inequality if one does not hold, or if rounding is too large to tell.
     pub fn verify(&self) -> Result<()> {
@@ -127,6 +140,27 @@ pub fn check_layer<T: Copy + Into<f64>>(
     };
     let [q, k, v] = [read(("Q", q))?, read(("K", k))?, read(("V", v))?];
     check_matrices(&[q, k, v], functions, seed)
+}
+
+/// [`check_layer`] of every head of every encoder layer of a model, for the first sample of an input.
+pub fn check_model(model: &Model, input: &Field, functions: usize, seed: u64) -> Result<Vec<HeadCheck>> {
+    let layers = match model {
+        Model::Transformer1d(model) => model.encoder.len(),
+        Model::Transformer2d(model) => model.encoder.len(),
+        Model::Fno1d(_) | Model::Fno2d(_) => 0,
+    };
+    let mut found = Vec::new();
+    for layer in 0..layers {
+        let projections = model.projections(input.clone(), layer)?;
+        let [_, heads, n, wide] = projections[0].dims();
+        let [q, k, v] = projections.map(to_vec);
+        for head in 0..heads {
+            let part = head * n * wide..(head + 1) * n * wide;
+            let check = check_layer(&q[part.clone()], &k[part.clone()], &v[part], n, wide, functions, seed)?;
+            found.push(HeadCheck { layer, head, check });
+        }
+    }
+    Ok(found)
 }
 
 fn check_matrices([q, k, v]: &[Mat<f64>; 3], functions: usize, seed: u64) -> Result<LayerCheck> {

@@ -2,6 +2,7 @@
 
 mod experiments;
 mod report;
+mod theory;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -28,13 +29,15 @@ const DATA_SEED: u64 = 0;
 /// Trains what is missing, evaluates it, and writes the tables.
 pub(super) fn run(args: Reproduce) -> anyhow::Result<()> {
     let experiments = match args.name {
-        Experiment::All => Experiment::LISTS.to_vec(),
+        Experiment::All => Experiment::ALL.to_vec(),
         one => vec![one],
     };
     let device = device::parse("cpu")?;
     for experiment in experiments {
-        let Some(study) = study(experiment, args.scale) else { bail!("{} has no runs", experiment.name()) };
-        reproduce(experiment, &study, &args, &device)?;
+        match study(experiment, args.scale) {
+            Some(study) => reproduce(experiment, &study, &args, &device)?,
+            None => theory::run(&args, &device)?,
+        }
     }
     Ok(())
 }

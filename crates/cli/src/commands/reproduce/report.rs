@@ -19,7 +19,7 @@ pub(super) fn write(
     found: &[Option<Outcome>],
     args: &Reproduce,
 ) -> anyhow::Result<PathBuf> {
-    let at = args.out.join(format!("{}-{}-{}", today(), experiment.name(), args.scale.name()));
+    let at = place(experiment, args);
     for folder in [at.join("config"), at.join("figures")] {
         std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     }
@@ -31,6 +31,22 @@ pub(super) fn write(
     save(&at, "convergence", &convergence(study, found))?;
     write_whole(at.join("README.md"), readme(experiment, study, found, args).as_bytes())?;
     Ok(at)
+}
+
+/// The folder of today's results.
+pub(super) fn place(experiment: Experiment, args: &Reproduce) -> PathBuf {
+    args.out.join(format!("{}-{}-{}", today(), experiment.name(), args.scale.name()))
+}
+
+/// Command, version and machine.
+pub(super) fn origin(experiment: Experiment, args: &Reproduce) -> String {
+    format!(
+        "`galerkin reproduce {} --scale {}`, version {}, {}.\n",
+        experiment.name(),
+        args.scale.name(),
+        env!("CARGO_PKG_VERSION"),
+        machine()
+    )
 }
 
 /// A row per run, errors in the unit of the study.
@@ -177,14 +193,7 @@ fn convergence(study: &Study, found: &[Option<Outcome>]) -> Scene {
 fn readme(experiment: Experiment, study: &Study, found: &[Option<Outcome>], args: &Reproduce) -> String {
     let mut text = format!("# {}\n\n", study.title);
     let unit = libm::log10(study.unit).round();
-    let _ = writeln!(
-        text,
-        "`galerkin reproduce {} --scale {}`, version {}, {}.\n",
-        experiment.name(),
-        args.scale.name(),
-        env!("CARGO_PKG_VERSION"),
-        machine()
-    );
+    let _ = writeln!(text, "{}", origin(experiment, args));
     let _ = writeln!(
         text,
         "Mean relative L² errors of the test samples in units of 1e{unit}, after the last epoch and after the epoch with the smallest \
@@ -203,7 +212,7 @@ fn readme(experiment: Experiment, study: &Study, found: &[Option<Outcome>], args
     text
 }
 
-fn save(at: &Path, name: &str, scene: &Scene) -> anyhow::Result<()> {
+pub(super) fn save(at: &Path, name: &str, scene: &Scene) -> anyhow::Result<()> {
     for extension in ["png", "svg"] {
         scene.save(&at.join("figures").join(name).with_extension(extension))?;
     }
