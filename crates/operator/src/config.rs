@@ -190,7 +190,7 @@ impl RunConfig {
             },
             model: ModelSettings::of(&preset.config()),
             loss: LossConfig { gamma, interior: false },
-            train: TrainConfig { epochs: 100, batch, accumulate: 1, lr: 1e-3, seed: 1127802, average: 0.0 },
+            train: TrainConfig { epochs: 100, batch, accumulate: 1, lr: 1e-3, seed: 1, average: 0.0 },
             schedule: Schedule::OneCycle { peak },
             optimizer: OptimizerConfig::default(),
             checkpoint: CheckpointConfig { every_steps: 0, every_minutes: 2.0 },

@@ -8,7 +8,7 @@
 //! use galerkin::{init::Builder, layers::{AttentionKind, Mode}, models::Transformer1dConfig};
 //!
 //! let device = Device::flex();
-//! let model = Transformer1dConfig::burgers(AttentionKind::Galerkin).init(&mut Builder::new(1127802, &device))?;
+//! let model = Transformer1dConfig::burgers(AttentionKind::Galerkin).init(&mut Builder::new(1, &device))?;
 //! let u0 = Tensor::<3>::zeros([2, 512, 1], &device);
 //! let u1 = model.forward(u0, Mode::Evaluate)?;
 //! assert_eq!(u1.dims(), [2, 512, 1]);

@@ -152,6 +152,8 @@ fn a_diverging_run_stops_and_names_its_place() {
     let Error::Diverged { step, rate, ref state, .. } = error else { panic!("{error}") };
     assert!(step >= 2 && rate == 1e6, "{error}");
     assert!(state.contains(&format!("step {} in", step - 1)), "{error}");
+    let history = folder.history().unwrap();
+    assert!(history.diverged && history.steps == step, "{history:?}");
 }
 
 /// Every task learns more than its trivial predictors know: the mean of the training targets, and the input itself.

@@ -116,8 +116,7 @@ mod tests {
         (evaluation.points, evaluation.relative_h1, evaluation.solver) = (vec![85, 85], None, None);
         let mut text = Vec::new();
         table(&[fine, evaluation]).write(&mut text).unwrap();
-        let expected = "\
-          grid     noise  samples  rel. L2 mean  median    max       rel. H1   max error  ms/sample
+        let expected = "          grid     noise  samples  rel. L2 mean  median    max       rel. H1   max error  ms/sample
   model   512      0.01   100      1.500e-3      1.350e-3  4.500e-3  7.000e-3  5.000e-4   4.90
   solver  512      0      100      4.000e-5      3.600e-5  1.200e-4  -         -          55.00
   model   85 × 85  0.01   100      1.500e-3      1.350e-3  4.500e-3  -         5.000e-4   4.90

@@ -19,6 +19,7 @@ fn help_texts_are_those_on_record() {
         "evaluate",
         "predict",
         "plot",
+        "reproduce",
         "import-weights",
         "completions",
     ];

@@ -5,6 +5,7 @@ mod generate;
 mod help;
 mod import;
 mod info;
+mod reproduce;
 mod train;
 
 use std::path::{Path, PathBuf};

@@ -182,7 +182,7 @@ fn burgers_init(scale: Scale) -> Vec<Row> {
 fn corrections(scale: Scale) -> Vec<Row> {
     let grid = burgers_grids(scale)[0];
     type Change = fn(&mut RunConfig);
-    let changes: [(&str, &str, Change); 6] = [
+    let changes: [(&str, &str, Change); 7] = [
         ("", "ours", |_| {}),
         ("-equal", "equal layers at the start", |config| config.model.equal_layers = Some(true)),
         ("-closed", "coordinates j/(n − 1)", |config| config.model.closed_line = Some(true)),
@@ -190,6 +190,7 @@ fn corrections(scale: Scale) -> Vec<Row> {
         ("-dropout", "dropout 0.5 of the attention weights, in training", |config| {
             config.model.attention_dropout = Some(0.5);
         }),
+        ("-beta2", "β₂ = 0.99 instead of 0.999", |config| config.optimizer.beta2 = 0.99),
         ("-authors", "all but the dropout, as the authors' code", |config| {
             (config.model.equal_layers, config.model.closed_line) = (Some(true), Some(true));
             config.loss.interior = true;
@@ -211,12 +212,13 @@ fn seeds(scale: Scale) -> Vec<Row> {
         Scale::Cpu => 4,
         Scale::Paper => 10,
     };
-    let rows = (0..count).map(|k| {
+    // The last one is the authors' seed, of other numbers here.
+    let rows = (1..=count).chain([1_127_802]).map(|seed| {
         let mut config = burgers_transformer(Galerkin, Heads, scale);
         let mut id = "burgers-gt-heads".to_string();
-        if k > 0 {
-            config.train.seed = k;
-            id.push_str(&format!("-seed{k}"));
+        if seed != config.train.seed {
+            config.train.seed = seed;
+            id.push_str(&format!("-seed{seed}"));
         }
         let label = format!("GT, seed {}", config.train.seed);
         Row { id, label, config, settings: vec![Setting { grid, noise: 0.0, paper: None }] }

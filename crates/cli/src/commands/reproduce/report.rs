@@ -70,7 +70,7 @@ pub(super) fn table(study: &Study, found: &[Option<Outcome>]) -> Table {
                 error(study, row, outcome, column, true),
             ]);
             if study.rows.iter().any(|row| paper(row, column).is_some()) {
-                cells.push(paper(row, column).map_or("-".into(), |paper| paper.to_string()));
+                cells.push(paper(row, column).map_or("-".into(), |paper| format!("{paper:.3}")));
             }
         }
         cells.extend(match outcome {

@@ -1,0 +1,52 @@
+//! The paper's experiments, as far as seconds go.
+
+use crate::Desk;
+
+#[test]
+fn a_row_is_trained_once_and_reported_beside_the_paper() {
+    let desk = Desk::new();
+    let error = desk.fails("reproduce burgers --only burgers-rnn -q", 2);
+    assert!(error.contains("the rows are burgers-fno, burgers-ft-residual"), "{error}");
+    assert!(desk.fails("reproduce burgers --report", 1).contains("nothing was run"));
+
+    let said = desk.works("reproduce burgers --only burgers-fno -q");
+    let row = |name: &str| said.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_string();
+    assert!(row("FNO1d").contains("4.373") && row("FNO1d").contains("6 of 6"), "{said}");
+    assert!(row("GT, norm of K, V").contains("not run"), "{said}");
+    let weights = desk.path("runs/reproduce/quick/burgers-fno/model.safetensors");
+    let trained = || std::fs::metadata(&weights).unwrap().modified().unwrap();
+    let before = trained();
+    // Called again, and in another experiment's name, nothing is trained again.
+    assert_eq!(desk.works("reproduce burgers --only burgers-fno -q"), said);
+    assert_eq!(desk.works("reproduce burgers --report"), said);
+    assert_eq!(trained(), before);
+
+    let folder = said.lines().find_map(|line| line.strip_prefix("wrote ")).unwrap();
+    assert!(folder.ends_with("-burgers-quick"), "{folder}");
+    let read = |file: &str| std::fs::read_to_string(desk.path(folder).join(file)).unwrap();
+    assert!(read("README.md").contains("galerkin reproduce burgers --scale quick"));
+    assert!(read("README.md").contains("Not run: burgers-ft-residual"));
+    let table = read("table.csv");
+    assert_eq!(table.lines().count(), 3, "{table}");
+    assert!(table.lines().nth(1).unwrap().starts_with("burgers-fno,128,0,"), "{table}");
+    assert!(read("config/burgers-fno.toml").contains("preset = \"fno-burgers\""));
+    assert!(read("figures/convergence.svg").starts_with("<svg"));
+
+    let changed = "reproduce seeds --only burgers-gt-heads --runs other -q";
+    std::fs::create_dir_all(desk.path("other/quick/burgers-gt-heads")).unwrap();
+    let config = desk.works("config burgers");
+    std::fs::write(desk.path("other/quick/burgers-gt-heads/config.toml"), config).unwrap();
+    assert!(desk.fails(changed, 1).contains("a run with other settings is here"));
+}
+
+#[test]
+fn the_theorems_hold() {
+    let desk = Desk::new();
+    let said = desk.works("reproduce theory -q");
+    for heading in ["Attention is the projection", "The lower bound", "Céa's inequality", "Not checked: "] {
+        assert!(said.contains(heading), "{said}");
+    }
+    let folder = said.lines().find_map(|line| line.strip_prefix("wrote ")).unwrap();
+    assert!(desk.path(folder).join("figures/lower-bound.png").exists());
+    assert!(desk.path(folder).join("table.csv").exists());
+}
