@@ -215,3 +215,20 @@ fn published_weights_become_a_run() {
     desk.works("predict run --input data/inputs.npy --output y.npy -q");
     assert!(desk.works("evaluate run --data data --grid 32").contains("model"));
 }
+
+/// From a clone, without training: samples of the law it was trained on, which it has not seen.
+#[test]
+fn the_pretrained_model_predicts() {
+    let desk = Desk::new();
+    let run = concat!(env!("CARGO_MANIFEST_DIR"), "/../../pretrained/burgers");
+    desk.works("generate burgers --samples 8 --grid 1024 --seed 7 --out data -q");
+    desk.works(&format!("predict {run} --input data/inputs.npy --output y.npy -q"));
+    let read = |name: &str| {
+        let file = galerkin_data::io::open(desk.path(name)).unwrap();
+        file.read(&file.variables()[0].name).unwrap().values
+    };
+    let errors = galerkin::metrics::relative_l2(&read("y.npy"), &read("data/targets.npy"), 8).unwrap();
+    let mean = errors.iter().sum::<f64>() / 8.0;
+    // 1.3e-3 on average over a hundred samples, 6.2e-3 at most.
+    assert!(mean < 3e-3, "{errors:?}");
+}
