@@ -32,7 +32,7 @@ impl Progress {
             Display::Nothing
         } else if io::stderr().is_terminal() {
             let bar = ProgressBar::new(total);
-            let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} {spinner}");
+            let style = ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len} {wide_msg}");
             bar.set_style(style.expect("a template of known words").progress_chars("━━─"));
             bar.set_message(what);
             bar.enable_steady_tick(Duration::from_millis(200));
