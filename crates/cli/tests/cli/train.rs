@@ -187,6 +187,17 @@ fn wrong_settings_and_folders_are_named() {
     assert!(train("--set train.epochs=1 --out run", 1).contains("a run is here already"));
     assert!(train("--set train.epochs=2 --out run --resume", 1).contains("epochs = 1"));
     assert!(desk.fails("predict run --input data/meta.toml --output y.npy", 1).contains("meta.toml"));
+    assert!(desk.fails("predict run --input nowhere.npy --output y.npy", 1).contains("nowhere.npy"));
+    assert!(desk.fails("evaluate run --grid 100", 1).contains("sizes that work"));
+    assert!(desk.fails("plot data", 1).contains("no folder of a run"));
+    assert!(desk.fails("info run --figure", 1).contains("`galerkin plot run`"));
+    assert!(desk.fails("demo -q --out data/inputs.npy", 1).contains("data/inputs.npy"));
+    assert!(desk.fails("train burgers --data data --hours never --out a", 2).contains("number of hours"));
+    // Without its data a run still has a log.
+    std::fs::rename(desk.path("data"), desk.path("gone")).unwrap();
+    let said = desk.run("plot run");
+    assert_eq!((said.code, said.out.lines().count()), (Some(0), 1), "{}{}", said.out, said.err);
+    assert!(said.err.contains("no samples are drawn: run: its dataset data is not there"), "{}", said.err);
     assert!(!desk.path("y.npy").exists());
 }
 
