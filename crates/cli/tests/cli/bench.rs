@@ -125,7 +125,11 @@ mod stand_ins {
         python(&desk, &ours_after(""));
         let said = bench(&desk, "burgers-ft-512 single-burgers");
         assert_eq!(said.code, Some(0), "{}", said.err);
-        assert!(said.err.contains("burgers-ft-512: PyTorch: outputs 0.0e0 apart, gradients 0.0e0"), "{}", said.err);
+        assert!(
+            said.err.contains("burgers-ft-512: PyTorch: outputs 0.0e0 apart, gradients 0.0e0"),
+            "{}",
+            said.err
+        );
         let lines: Vec<&str> = said.out.lines().skip(1).map(str::trim_start).collect();
         assert_eq!(lines.len(), 5, "{}", said.out);
         assert!(lines[0].starts_with("burgers-ft-512       train  PyTorch  "), "{}", said.out);

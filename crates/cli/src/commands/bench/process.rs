@@ -87,6 +87,11 @@ impl Measured {
         self.reports.iter().map(|r| r.seconds.iter().copied().fold(f64::INFINITY, f64::min)).collect()
     }
 
+    /// The largest memory of every process before its first step, in megabytes.
+    pub(super) fn starts(&self) -> Vec<f64> {
+        self.reports.iter().map(|report| report.start_mb).collect()
+    }
+
     /// The largest memory of every process, in megabytes.
     pub(super) fn megabytes(&self) -> Vec<f64> {
         self.reports.iter().map(|report| report.peak_mb).collect()

@@ -85,8 +85,8 @@ pub(super) fn run(args: &PytorchArgs) -> anyhow::Result<()> {
     }
     let notes = format!(
         "Python {}, torch {}{}. Times are the fastest step of a process, median over {} processes; `x time` and `x memory` are theirs divided \
-         by ours of processes that ran one after the other: median, least and most. Memory is the peak of the whole process, the library of \
-         PyTorch included. A training step is forward pass, mean square, backward pass and Adam, with the paper's dropout; ours clips the \
+         by ours of processes that ran one after the other: median, least and most. Memory is the peak of the whole process and, in brackets, what \
+         it was before the first step, libraries included. A training step is forward pass, mean square, backward pass and Adam, with the paper's dropout; ours clips the \
          gradient's norm too. `apart`: largest difference of the outputs relative to the largest value, and of the gradients in norm.",
         versions.python,
         versions.torch,
@@ -133,8 +133,7 @@ fn agree(
             }
         }
         let apart = compare(&one, &two)?;
-        // Not a number is not agreement.
-        if !(apart <= most) {
+        if apart.is_nan() || apart > most {
             let what = if pass == Pass::Infer { "outputs" } else { "gradients" };
             bail!(
                 "{}: {what} of {} are {apart:.1e} away from ours, more than {most:.0e}",
@@ -173,8 +172,10 @@ fn compare(name: &str, pass: Pass, agreement: &Agreement, measured: &[Measured])
         Spread::of(ours.into_iter().zip(theirs).map(|(ours, theirs)| theirs / ours))
     };
     let words = |spread: Option<Spread>| spread.map_or("does not fit".into(), |spread| spread.words());
-    let megabytes =
-        |m: &Measured| Spread::of(m.megabytes()).map_or("-".into(), |s| format!("{:.0}", s.median));
+    let megabytes = |m: &Measured| match (Spread::of(m.megabytes()), Spread::of(m.starts())) {
+        (Some(peak), Some(start)) => format!("{:.0} ({:.0})", peak.median, start.median),
+        _ => "-".into(),
+    };
     let [outputs, gradients] = agreement.words();
     vec![
         name.into(),
