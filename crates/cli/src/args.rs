@@ -1,5 +1,9 @@
 //! The words of the command line.
 
+mod bench;
+
+pub use bench::{Bench, BenchKind, BenchOptions, MeasureArgs, Pass, PytorchArgs, ScaleArgs};
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -57,6 +61,8 @@ pub enum Command {
     Plot(Plot),
     /// Run the paper's experiments, as far as time goes, and write its tables beside ours
     Reproduce(Reproduce),
+    /// Time and memory of training steps and predictions: alone, beside PyTorch, and with growing grids
+    Bench(Bench),
     /// Make the folder of a run from weights of the authors' PyTorch code
     ImportWeights(ImportWeights),
     /// Write completions for a shell to standard output

@@ -127,8 +127,8 @@ pub fn save(
     write_arrays(&arrays, &metadata, path)
 }
 
-/// Writes arrays and metadata, whole or not at all.
-pub(crate) fn write_arrays(
+/// Writes arrays and metadata as they are, whole or not at all.
+pub fn write_arrays(
     arrays: &BTreeMap<String, Array>,
     metadata: &BTreeMap<String, String>,
     path: impl AsRef<Path>,

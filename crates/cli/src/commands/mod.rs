@@ -1,5 +1,6 @@
 //! One module per verb.
 
+mod bench;
 mod demo;
 mod drawing;
 mod evaluate;
@@ -10,6 +11,7 @@ mod interrupt;
 mod plot;
 mod predict;
 mod reproduce;
+mod results;
 mod train;
 
 use std::io::{self, Write};
@@ -40,6 +42,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Predict(args) => predict::run(args),
         Command::Plot(args) => plot::run(args),
         Command::Reproduce(args) => reproduce::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::ImportWeights(args) => train::import(args),
         Command::Completions { shell } => {
             // The generator panics where it cannot write; memory always takes it.

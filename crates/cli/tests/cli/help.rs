@@ -20,6 +20,9 @@ fn help_texts_are_those_on_record() {
         "predict",
         "plot",
         "reproduce",
+        "bench",
+        "bench pytorch",
+        "bench scale",
         "import-weights",
         "completions",
     ];
@@ -68,6 +71,8 @@ fn wrong_words_are_wrong_usage() {
         "import --out d",
         "import a.mat --out d --subsample 0",
         "info d --figure d.pdf",
+        "bench --threads 0",
+        "bench pytorch --repetitions 0",
     ] {
         desk.fails(words, 2);
     }

@@ -1,5 +1,6 @@
 //! The real binary in temporary folders.
 
+mod bench;
 mod demo;
 mod generate;
 mod help;

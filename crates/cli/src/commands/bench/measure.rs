@@ -1,0 +1,140 @@
+//! The measured process: reads weights and input, repeats a pass, prints what it took as JSON.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::bail;
+use burn::tensor::{Device, Tensor, TensorData};
+use galerkin::layers::Mode;
+use galerkin::models::Field;
+use galerkin::reference::export_gradients;
+use galerkin::train::{Optimizer, OptimizerConfig, Pace};
+use galerkin::weights;
+use galerkin_data::io::{npy, write_whole};
+use serde::{Deserialize, Serialize};
+
+use super::network::Network;
+use crate::args::{MeasureArgs, Pass};
+
+/// What a process says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Report {
+    /// Of every repetition after one to warm up.
+    #[serde(default)]
+    pub(super) seconds: Vec<f64>,
+    /// The largest memory it had before the first pass, in megabytes; 0 where the system does not say.
+    #[serde(default)]
+    pub(super) start_mb: f64,
+    /// The largest memory it ever had.
+    #[serde(default)]
+    pub(super) peak_mb: f64,
+    /// There was too little memory for it.
+    #[serde(default)]
+    pub(super) out_of_memory: bool,
+}
+
+/// Adam's pace in measured steps, which PyTorch's half has too.
+const PACE: Pace = Pace { rate: 1e-3, beta1: 0.9 };
+
+/// Does one measurement.
+pub(super) fn run(args: &MeasureArgs) -> anyhow::Result<()> {
+    let report = match args.pass {
+        Pass::Train => train(args)?,
+        Pass::Infer => infer(args)?,
+        Pass::Gradients => gradients(args)?,
+    };
+    Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?)
+}
+
+/// Steps as the training loop takes them.
+fn train(args: &MeasureArgs) -> anyhow::Result<Report> {
+    let (mut network, x, target) = tracked(args)?;
+    let mut optimizer = Optimizer::new(OptimizerConfig::default(), &network);
+    let start_mb = peak_megabytes();
+    let mut step = 0;
+    let seconds = repeat(args.seconds, || {
+        let (gradients, _) = network.gradients(&x, &target, Mode::Train { seed: 0, step })?;
+        optimizer.collect(&network, gradients);
+        network = optimizer.step(network.clone(), PACE).0;
+        step += 1;
+        Ok(())
+    })?;
+    Ok(Report { seconds, start_mb, peak_mb: peak_megabytes(), out_of_memory: false })
+}
+
+fn infer(args: &MeasureArgs) -> anyhow::Result<Report> {
+    let device = Device::flex();
+    let (network, x) = (Network::load(&args.weights, &device)?, read_field(&args.input, &device)?);
+    let start_mb = peak_megabytes();
+    let mut y = None;
+    let seconds = repeat(args.seconds, || {
+        y = Some(network.forward(x.clone(), Mode::Evaluate)?);
+        Ok(())
+    })?;
+    let peak_mb = peak_megabytes();
+    if let Some(y) = y {
+        write_field(&args.output, y)?;
+    }
+    Ok(Report { seconds, start_mb, peak_mb, out_of_memory: false })
+}
+
+fn gradients(args: &MeasureArgs) -> anyhow::Result<Report> {
+    let (network, x, target) = tracked(args)?;
+    let (gradients, _) = network.gradients(&x, &target, Mode::Evaluate)?;
+    weights::write_arrays(&export_gradients(&network, &gradients), &BTreeMap::new(), &args.output)?;
+    Ok(Report::default())
+}
+
+/// Network, input and target on the device that keeps track of gradients.
+fn tracked(args: &MeasureArgs) -> anyhow::Result<(Network, Field, Field)> {
+    let device = Device::flex().autodiff();
+    let network = Network::load(&args.weights, &device)?;
+    Ok((network, read_field(&args.input, &device)?, read_field(&args.target, &device)?))
+}
+
+/// Seconds of repetitions after one to warm up, until their sum is the budget.
+fn repeat(budget: f64, mut step: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
+    step()?;
+    let mut seconds = Vec::new();
+    while seconds.len() < 2 || seconds.iter().sum::<f64>() < budget {
+        let start = Instant::now();
+        step()?;
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    Ok(seconds)
+}
+
+fn read_field(path: &Path, device: &Device) -> anyhow::Result<Field> {
+    let rows = npy::Rows::open(path)?;
+    let shape = rows.shape().to_vec();
+    let data = TensorData::new(rows.read(0, shape[0])?, shape.clone());
+    match shape.len() {
+        3 => Ok(Field::Line(Tensor::from_data(data, device))),
+        4 => Ok(Field::Square(Tensor::from_data(data, device))),
+        _ => bail!("{}: expected 3 or 4 axes, found shape {shape:?}", path.display()),
+    }
+}
+
+fn write_field(path: &Path, y: Field) -> anyhow::Result<()> {
+    let (shape, data) = match y {
+        Field::Line(y) => (y.dims().to_vec(), y.into_data()),
+        Field::Square(y) => (y.dims().to_vec(), y.into_data()),
+    };
+    let mut bytes = npy::header(&shape);
+    bytes.extend(data.iter::<f32>().flat_map(f32::to_le_bytes));
+    Ok(write_whole(path, &bytes)?)
+}
+
+/// The most memory this process ever had, in megabytes; 0 where the system does not say.
+fn peak_megabytes() -> f64 {
+    kilobytes("/proc/self/status", "VmHWM:") / 1024.0
+}
+
+/// A line of one of Linux's tables; 0 where there is none.
+pub(super) fn kilobytes(file: &str, key: &str) -> f64 {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0.0)
+}
