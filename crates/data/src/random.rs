@@ -24,6 +24,8 @@ pub enum Purpose {
     Order = u32::MAX - 5,
     /// Matrices and functions to check the theory on; the index tells them apart.
     Theory = u32::MAX - 6,
+    /// Vectors that an iteration starts from; the index is 0.
+    Start = u32::MAX - 7,
 }
 
 /// An endless sequence of random numbers, any part of which can be had at once.
