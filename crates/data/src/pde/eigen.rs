@@ -7,7 +7,7 @@
 //!
 //! Y = A⁻¹M X, (YᵀA Y) s = θ (YᵀM Y) s, X ← Y s.
 //!
-//! A pair (θ, x), ‖x‖_M = 1, is done when ‖x − θA⁻¹M x‖_M is small. The error of x falls by λ_k/λ_{p+1} an iteration, p the vectors of the
+//! Pairs (θ, x), ‖x‖_M = 1, are done when the sum of all ‖x − θA⁻¹M x‖²_M is small. The error of x falls by λ_k/λ_{p+1} an iteration, p the vectors of the
 //! block: some four for the first two functions. A block, unlike a single Krylov sequence, finds all functions of a multiple eigenvalue.
 
 use super::SolveError;
@@ -27,7 +27,7 @@ pub struct Eigenpair {
     pub function: Vec<f64>,
 }
 
-/// ‖x − θA⁻¹M x‖_M at the most. The error of a value is of its square, that of a function of the residual over the relative
+/// ‖x − θA⁻¹M x‖_M of all functions together at the most. The error of a value is of its square, that of a function of the residual over the relative
 /// distance to other eigenvalues; roundings stay three digits below for contrasts of some hundred.
 const TOLERANCE: f64 = 1e-10;
 const MOST_ITERATIONS: usize = 500;
@@ -122,19 +122,18 @@ impl Pencil {
         let mut x = Mat::from_fn(self.unknowns, block, |i, j| start[j * self.unknowns + i]);
         let mut mass_x = &self.mass * &x;
         let mut values: Vec<f64> = Vec::new();
-        let mut worst = 1.0;
+        let mut residual = 1.0;
         for _ in 0..MOST_ITERATIONS {
             let y = self.stiffness.solve(&mass_x);
             let mass_y = &self.mass * &y;
             if !values.is_empty() {
-                let residual = |j: usize| {
-                    let of = |x: &Mat<f64>, y: &Mat<f64>, i: usize| x[(i, j)] - values[j] * y[(i, j)];
-                    let square: f64 =
-                        (0..self.unknowns).map(|i| of(&x, &y, i) * of(&mass_x, &mass_y, i)).sum();
-                    square.max(0.0).sqrt()
+                let of = |x: &Mat<f64>, y: &Mat<f64>, i, j| x[(i, j)] - values[j] * y[(i, j)];
+                let square = |j: usize| -> f64 {
+                    (0..self.unknowns).map(|i| of(&x, &y, i, j) * of(&mass_x, &mass_y, i, j)).sum()
                 };
-                worst = (0..count).map(residual).fold(0.0, f64::max);
-                if worst <= TOLERANCE {
+                // Positive but for roundings; a sum, and not a maximum, lets NaN through.
+                residual = (0..count).map(square).sum::<f64>().abs().sqrt();
+                if residual <= TOLERANCE {
                     let column = |j: usize| x.col(j).iter().copied().collect();
                     return Ok((0..count).map(|j| (values[j], column(j))).collect());
                 }
@@ -145,11 +144,7 @@ impl Pencil {
             };
             (values, x, mass_x) = (ritz, &y * &s, &mass_y * &s);
         }
-        Err(SolveError::NoEigenfunctions {
-            iterations: MOST_ITERATIONS,
-            residual: worst,
-            tolerance: TOLERANCE,
-        })
+        Err(SolveError::NoEigenfunctions { iterations: MOST_ITERATIONS, residual, tolerance: TOLERANCE })
     }
 }
 
