@@ -382,8 +382,8 @@ Examples:
   galerkin evaluate runs/burgers --grid 512 --grid 2048 --grid 8192 && galerkin plot runs/burgers
 
 Every figure is written as .png and .svg to figures/ in the folder of the run: convergence from its log, test samples with predictions,
-reconstructions at several levels of noise for the inverse problem, and errors against resolution if the last `galerkin evaluate` was on
-more than one grid.")]
+reconstructions at several levels of noise for the inverse problem, latent functions beside eigenfunctions of the equation for transformers
+on a square, and errors against resolution if the last `galerkin evaluate` was on more than one grid.")]
 pub struct Plot {
     /// Folder of a run
     pub run: PathBuf,

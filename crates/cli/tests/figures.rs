@@ -1,8 +1,8 @@
 //! Every figure with made-up data, good and bad.
 
 use galerkin_cli::figures::{
-    Curve, Epoch, Field, FieldRow, LineRow, Lines, Point, Scene, check_name, convergence, fields, lines,
-    reconstructions, resolutions,
+    Curve, Epoch, Field, FieldRow, LineRow, Lines, Picture, Point, Scene, check_name, convergence, fields,
+    gallery, lines, reconstructions, resolutions,
 };
 use std::collections::HashSet;
 use std::f32::consts::TAU;
@@ -107,6 +107,19 @@ fn reconstruction_figure() -> Scene {
     reconstructions("Reconstructed coefficient", &columns, &[row(0), row(1)])
 }
 
+fn gallery_figure() -> Scene {
+    let (a, u) = (checks(43), hill(43, 9.0));
+    let signed: Vec<f32> = u.iter().map(|v| v - 0.002).collect();
+    let picture = |title: &str, values, signed| Picture {
+        title: title.into(),
+        field: Field { columns: 43, values },
+        signed,
+    };
+    let upper = vec![picture("coefficient", &a, false), picture("first", &u, true)];
+    let lower = vec![picture("left", &signed, true), picture("middle", &u, true), picture("right", &a, true)];
+    gallery("Functions", &[("above".into(), upper), ("below".into(), lower)])
+}
+
 fn all() -> Vec<(&'static str, Scene)> {
     vec![
         ("lines", line_figure(false)),
@@ -116,6 +129,7 @@ fn all() -> Vec<(&'static str, Scene)> {
         ("convergence", convergence_figure()),
         ("resolutions", resolution_figure()),
         ("reconstructions", reconstruction_figure()),
+        ("gallery", gallery_figure()),
     ]
 }
 
@@ -183,7 +197,7 @@ fn svg_is_well_formed_and_has_words_and_pictures() {
         assert!(seen.contains(&"text") && seen.contains(&"polyline"), "{name}");
         assert_eq!(
             seen.contains(&"image"),
-            name.starts_with("fields") || name == "reconstructions",
+            name.starts_with("fields") || name == "reconstructions" || name == "gallery",
             "{name}"
         );
         assert!(svg.len() < 2_000_000, "{name}: {} bytes", svg.len());
@@ -200,6 +214,10 @@ fn svg_is_well_formed_and_has_words_and_pictures() {
     let svg = resolution_figure().svg();
     for words in ["512", "8192", "points n", "Galerkin", "fill-opacity"] {
         assert!(svg.contains(words), "{words}");
+    }
+    let svg = gallery_figure().svg();
+    for words in ["Functions", "above", "below", "coefficient", "first", "left", "middle", "right"] {
+        assert!(svg.contains(&format!(">{words}<")), "{words}");
     }
 }
 
@@ -290,6 +308,8 @@ fn empty_constant_and_ragged_data_have_a_figure() {
         fields("", ["", ""], &[]),
         reconstructions("", &[], &[]),
         reconstructions("", &["truth".into()], &[("s".into(), vec![])]),
+        gallery("", &[]),
+        gallery("", &[("s".into(), vec![])]),
         lines(&Lines {
             title: "",
             x_label: "",

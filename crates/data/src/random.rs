@@ -26,6 +26,8 @@ pub enum Purpose {
     Theory = u32::MAX - 6,
     /// Weights and fields to measure time with; the index tells them apart.
     Bench = u32::MAX - 7,
+    /// Vectors that an iteration starts from; the index is 0.
+    Start = u32::MAX - 8,
 }
 
 /// An endless sequence of random numbers, any part of which can be had at once.

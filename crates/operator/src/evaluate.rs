@@ -17,10 +17,10 @@ use crate::error::Result;
 use crate::layers::Mode;
 use crate::loss::Ends;
 use crate::metrics::{Summary, l_infinity, relative_h1, relative_l2};
-use crate::models::{Field, Model, Preset};
+use crate::models::{Field, Model, ModelConfig, Preset};
 use crate::reference::to_vec;
 use crate::run::{self, RunFolder, Which};
-use crate::train::{Samples, View, on_grid};
+use crate::train::{Samples, View, on_grid, resized};
 
 /// Errors on one grid with one level of noise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,6 +83,15 @@ pub struct Shown {
     pub errors: Vec<f64>,
     /// The grid of the targets.
     pub grid: Grid,
+}
+
+/// A sample inside a transformer on a square, on the coarse grid of its attention.
+#[derive(Clone, Debug)]
+pub struct Latents {
+    /// Of the problem behind the sample (n₁, n₂, channels), bilinearly interpolated from the grid of the run.
+    pub coefficient: Array,
+    /// The names of the encoder layers and their outputs (n₁, n₂, features).
+    pub layers: Vec<(String, Array)>,
 }
 
 /// A trained model with the samples it is evaluated on.
@@ -188,6 +197,31 @@ impl Evaluator {
         let samples = Samples::load(&self.dataset, &self.view(grid, noise)?, indices, false, &self.device)?;
         let places: Vec<usize> = (0..samples.len()).collect();
         Ok(samples.batch(&places, &self.device)?.input)
+    }
+
+    /// What the encoder layers make of the first sample; `None` of a model that is no transformer on a square.
+    pub fn latents(&self) -> run::Result<Option<Latents>> {
+        let DataConfig { grid, noise, .. } = self.config.data;
+        let first = &self.indices[..1];
+        // Both problems have the coefficient as the input of their datasets.
+        let coefficient = self.dataset.clone().subsample_to(grid)?.sample(first[0])?.input;
+        let (ModelConfig::Transformer2d(config), &[n1, n2, c]) =
+            (self.config.model_config()?, &coefficient.shape[..])
+        else {
+            return Ok(None);
+        };
+        let coarse = config.resampling.through([n1, n2])?.down[1];
+        let coefficient = resized(&coefficient, [n1, n2, c], coarse, &self.device)?;
+        let stages = self.model.latents(self.inputs(grid, noise, 1)?)?;
+        // Of all stages only the encoder layers take the square as a list of points.
+        let layers = stages.into_iter().filter_map(|(name, stage)| match stage {
+            Field::Line(x) => {
+                let [_, _, features] = x.dims();
+                Some((name, Array { shape: vec![coarse[0], coarse[1], features], values: to_vec(x) }))
+            }
+            Field::Square(_) => None,
+        });
+        Ok(Some(Latents { coefficient, layers: layers.collect() }))
     }
 
     /// The samples as the run sees them, on another grid.

@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use galerkin::config::{RunConfig, Task};
-use galerkin::evaluate::Evaluator;
+use galerkin::evaluate::{Evaluator, Latents};
 use galerkin::models::Preset;
 use galerkin::predict::Predictor;
 use galerkin::run::{Error, RunFolder, Which};
@@ -186,6 +186,26 @@ fn every_task_beats_the_trivial_predictors() {
         let error = found.relative_l2.mean;
         assert!(factor * error < trivial, "{preset}: {error:.3}, trivial {trivial:.3}");
         assert_eq!(found.solver.is_some(), task != Task::DarcyInverse);
+
+        // The encoder layers of transformers on a square can be looked at, on the coarse grid and in its own order of points.
+        let latents = evaluator.latents().unwrap();
+        assert_eq!(latents.is_some(), task != Task::Burgers, "{preset}");
+        if let Some(Latents { coefficient, layers }) = latents {
+            let coarse = config.data.coarse.unwrap();
+            assert_eq!(coefficient.shape, [coarse, coarse, 1]);
+            let finest = dataset.sample(32).unwrap().input;
+            let side = finest.shape[0];
+            // Bilinear interpolation keeps the corners and goes beyond no value.
+            assert_eq!(coefficient.values[coarse - 1], finest.values[side - 1]);
+            assert!(coefficient.values.iter().all(|a| (3.0..=12.0).contains(a)));
+            let names: Vec<&str> = layers.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(names, ["encoder_layers.0", "encoder_layers.1"]);
+            for (name, layer) in &layers {
+                assert_eq!(layer.shape[..2], [coarse, coarse], "{preset}: {name}");
+                assert_eq!(layer.values.len(), layer.shape.iter().product::<usize>());
+                assert!(layer.values.iter().all(|v| v.is_finite()));
+            }
+        }
 
         // The predictor, which starts from raw inputs, predicts the same.
         if task != Task::DarcyInverse {

@@ -8,6 +8,7 @@ mod generate;
 mod import;
 mod info;
 mod interrupt;
+mod latents;
 mod plot;
 mod predict;
 mod reproduce;

@@ -10,6 +10,7 @@ use galerkin::evaluate::{Evaluation, Evaluator, Metrics};
 use galerkin::run::{RunFolder, Which};
 
 use super::drawing::{self, Sample, draw, first_channel, rows};
+use super::latents;
 use crate::args;
 use crate::figures::{Curve, Epoch, Field, Point, Scene, convergence, reconstructions, resolutions};
 
@@ -62,6 +63,12 @@ pub(super) fn figures(
         figures.push(("samples", test_samples(evaluator, samples)?));
         if config.data.task == Task::DarcyInverse {
             figures.push(("noise", noise_levels(evaluator, samples)?));
+        }
+        let title = format!("{}: latent functions of test sample 0", describe(&config));
+        // Coefficients from a file of others may have no eigenfunctions; the other figures do not need them.
+        match latents::draw(evaluator, &title) {
+            Ok(scene) => figures.extend(scene.map(|scene| ("latents", scene))),
+            Err(error) => writeln!(io::stderr(), "no latent functions are drawn: {error:#}")?,
         }
     }
     if let Some(Metrics { evaluations, .. }) = folder.metrics()?

@@ -36,14 +36,15 @@ pub fn fields(title: &str, names: [&str; 2], rows: &[FieldRow]) -> Scene {
     let errors: Vec<Vec<f32>> = rows.iter().map(difference).collect();
     let rows = rows.iter().zip(&errors).map(|(row, error)| {
         let solution = Axis::exact(finite([Some(row.target), row.prediction].into_iter().flatten()));
+        let panel = |field, axis, colours| Panel { title: None, field, axis, colours };
         let mut panels = vec![
-            Panel { field: row.input, axis: Axis::exact(finite([row.input])), colours: Colours::Sequential },
-            Panel { field: row.target, axis: solution.clone(), colours: Colours::Sequential },
+            panel(row.input, Axis::exact(finite([row.input])), Colours::Sequential),
+            panel(row.target, solution.clone(), Colours::Sequential),
         ];
         if let Some(field) = row.prediction {
-            panels.push(Panel { field, axis: solution, colours: Colours::Sequential });
+            panels.push(panel(field, solution, Colours::Sequential));
             let field = Field { columns: row.target.columns, values: error };
-            panels.push(Panel { field, axis: Axis::symmetric(finite([field])), colours: Colours::Diverging });
+            panels.push(panel(field, Axis::symmetric(finite([field])), Colours::Diverging));
         }
         Row { title: row.title.clone(), panels }
     });
@@ -55,11 +56,31 @@ pub fn fields(title: &str, names: [&str; 2], rows: &[FieldRow]) -> Scene {
 pub fn reconstructions(title: &str, columns: &[String], rows: &[(String, Vec<Field>)]) -> Scene {
     let rows = rows.iter().map(|(title, fields)| {
         let axis = Axis::exact(finite(fields.iter().copied()));
-        let panel = |field| Panel { field, axis: axis.clone(), colours: Colours::Sequential };
+        let panel = |field| Panel { title: None, field, axis: axis.clone(), colours: Colours::Sequential };
         let panels = fields.iter().copied().map(panel);
         Row { title: title.clone(), panels: panels.collect() }
     });
     table(title, columns, &rows.collect::<Vec<_>>(), Bars::Last)
+}
+
+/// A picture with words above it.
+#[derive(Clone, Debug)]
+pub struct Picture<'a> {
+    /// The words.
+    pub title: String,
+    /// What it shows.
+    pub field: Field<'a>,
+    /// Whether it has two signs: zero is the middle of its colours then, and white.
+    pub signed: bool,
+}
+
+/// Rows of pictures, each with its own words, range of colours and bar: functions that share a grid and nothing else.
+pub fn gallery(title: &str, rows: &[(String, Vec<Picture>)]) -> Scene {
+    let rows = rows.iter().map(|(title, pictures)| Row {
+        title: title.clone(),
+        panels: pictures.iter().map(Picture::panel).collect(),
+    });
+    table(title, &[], &rows.collect::<Vec<_>>(), Bars::Each)
 }
 
 struct Row<'a> {
@@ -68,6 +89,8 @@ struct Row<'a> {
 }
 
 struct Panel<'a> {
+    /// Where the name of the column does not say it.
+    title: Option<String>,
     field: Field<'a>,
     axis: Axis,
     colours: Colours,
@@ -89,7 +112,8 @@ const DOWN: f64 = 30.0;
 fn table(title: &str, columns: &[String], rows: &[Row], bars: Bars) -> Scene {
     // Without bars between them, panels stand apart by the numbers at the ends of their axes.
     let across = SIDE + if bars == Bars::Each { 26.0 + BAR } else { 34.0 };
-    let width = LEFT + columns.len().max(1) as f64 * across + if bars == Bars::Last { BAR } else { 0.0 };
+    let most = rows.iter().map(|row| row.panels.len()).fold(columns.len().max(1), usize::max);
+    let width = LEFT + most as f64 * across + if bars == Bars::Last { BAR } else { 0.0 };
     let count = rows.len().max(1) as f64;
     let mut scene = Scene::new(width, TOP + count * SIDE + (count - 1.0) * DOWN + BOTTOM);
     scene.short_text([LEFT, 34.0], Anchor::Start, TITLE, BLACK, title, width - LEFT - 10.0);
@@ -106,6 +130,10 @@ fn table(title: &str, columns: &[String], rows: &[Row], bars: Bars) -> Scene {
         for (j, panel) in row.panels.iter().enumerate() {
             let left = LEFT + j as f64 * across;
             draw_panel(&mut scene, panel, [left, top], j == 0, i + 1 == rows.len());
+            if let Some(title) = &panel.title {
+                let at = [left + 0.5 * SIDE, top - 9.0];
+                scene.short_text(at, Anchor::Middle, SMALL, BLACK, title, SIDE);
+            }
             if bars == Bars::Each || j + 1 == row.panels.len() {
                 colour_bar(&mut scene, [left + SIDE + 10.0, top], SIDE, &panel.axis, panel.colours);
             }
@@ -128,6 +156,17 @@ fn draw_panel(scene: &mut Scene, panel: &Panel, [left, top]: [f64; 2], first: bo
     }
     if panel.field.values.is_empty() {
         scene.text([left + 0.5 * SIDE, top + 0.5 * SIDE], Anchor::Middle, SMALL, BLACK, "no values");
+    }
+}
+
+impl<'a> Picture<'a> {
+    fn panel(&self) -> Panel<'a> {
+        let values = finite([self.field]);
+        let (axis, colours) = match self.signed {
+            true => (Axis::symmetric(values), Colours::Diverging),
+            false => (Axis::exact(values), Colours::Sequential),
+        };
+        Panel { title: Some(self.title.clone()), field: self.field, axis, colours }
     }
 }
 

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use galerkin_data::io::write_whole;
 
 pub use convergence::{Curve, Epoch, Point, convergence, histories, resolutions};
-pub use image::{Field, FieldRow, fields, reconstructions};
+pub use image::{Field, FieldRow, Picture, fields, gallery, reconstructions};
 pub use line::{LineRow, Lines, lines};
 pub use scene::Scene;
 

@@ -95,7 +95,7 @@ fn square_problems_go_from_data_to_figures() {
         desk.works(&format!("predict {preset} --input data/targets.npy --output y.npy -q"));
         std::fs::remove_file(desk.path("y.npy")).unwrap();
         let drawn = desk.works(&format!("plot {preset} --samples 2"));
-        let mut expected = vec!["convergence", "samples", "resolutions"];
+        let mut expected = vec!["convergence", "samples", "latents", "resolutions"];
         expected.extend((preset == "darcy-inverse").then_some("noise"));
         assert_eq!(drawn.lines().count(), expected.len(), "{drawn}");
         for name in expected {

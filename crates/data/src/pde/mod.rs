@@ -5,6 +5,7 @@
 pub mod burgers;
 pub mod cole_hopf;
 pub mod darcy;
+pub mod eigen;
 mod etd;
 pub mod inverse;
 mod poisson;
@@ -63,6 +64,18 @@ pub enum SolveError {
         "Darcy's equation: relative residual {residual:e} after {iterations} iterations, expected at most {tolerance:e}"
     )]
     NotConverged {
+        /// Iterations allowed.
+        iterations: usize,
+        /// The relative residual reached.
+        residual: f64,
+        /// The relative residual asked for.
+        tolerance: f64,
+    },
+    /// Inverse iteration ran into the limit of iterations, or into vectors that roundings made dependent.
+    #[error(
+        "eigenfunctions: relative residual {residual:e} after at most {iterations} iterations, expected at most {tolerance:e}"
+    )]
+    NoEigenfunctions {
         /// Iterations allowed.
         iterations: usize,
         /// The relative residual reached.

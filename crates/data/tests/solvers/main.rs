@@ -3,6 +3,7 @@
 mod burgers;
 mod darcy;
 mod dataset;
+mod eigen;
 mod fields;
 
 /// ‖a − b‖₂ / ‖b‖₂.

@@ -8,7 +8,7 @@ mod trainer;
 
 pub use checkpoint::{Checkpoint, Progress};
 pub use optimizer::{Optimizer, OptimizerConfig, ParameterState};
-pub(crate) use samples::field;
 pub use samples::{Batch, Samples, View, on_grid};
+pub(crate) use samples::{field, resized};
 pub use schedule::{Pace, Schedule};
 pub use trainer::{Event, Outcome, Start, estimate, train};

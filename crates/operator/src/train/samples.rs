@@ -215,13 +215,20 @@ pub fn on_grid(normalizer: &Normalizer, points: &[usize], device: &Device) -> ru
     if [n1, n2] == [m1, m2] {
         return Ok(normalizer.clone());
     }
-    let resized = |array: &Array| -> Result<Array> {
-        let data = TensorData::new(array.values.clone(), [1, n1, n2, c]);
-        let tensor = Tensor::<4>::from_data(data, device);
-        let values = to_vec(ops::resize(tensor, [m1, m2], Activation::None.into())?);
-        Ok(Array { shape: vec![m1, m2, c], values })
-    };
+    let resized = |array: &Array| resized(array, [n1, n2, c], [m1, m2], device);
     Ok(Normalizer::new(resized(&normalizer.mean)?, resized(&normalizer.deviation)?)?)
+}
+
+/// Values (n₁, n₂, channels) on another grid of the square, bilinearly interpolated.
+pub(crate) fn resized(
+    array: &Array,
+    [n1, n2, c]: [usize; 3],
+    [m1, m2]: [usize; 2],
+    device: &Device,
+) -> Result<Array> {
+    let tensor = Tensor::<4>::from_data(TensorData::new(array.values.clone(), [1, n1, n2, c]), device);
+    let values = to_vec(ops::resize(tensor, [m1, m2], Activation::None.into())?);
+    Ok(Array { shape: vec![m1, m2, c], values })
 }
 
 /// Derivatives of the targets: central differences on the dataset's own grid, one-sided of second order at ends that are no
