@@ -7,8 +7,9 @@
 //!
 //! Y = A⁻¹M X, (YᵀA Y) s = θ (YᵀM Y) s, X ← Y s.
 //!
-//! Pairs (θ, x), ‖x‖_M = 1, are done when the sum of all ‖x − θA⁻¹M x‖²_M is small. The error of x falls by λ_k/λ_{p+1} an iteration, p the vectors of the
-//! block: some four for the first two functions. A block, unlike a single Krylov sequence, finds all functions of a multiple eigenvalue.
+//! Pairs (θ, x), ‖x‖_M = 1, are done when the sum of all ‖x − θA⁻¹M x‖²_M is small. An iteration multiplies the error of x_k by
+//! λ_k/λ_{p+1}, p the vectors of the block; for the first two functions of a uniform coefficient that is ¼. A block, unlike a single Krylov
+//! sequence, finds all functions of a multiple eigenvalue.
 
 use super::SolveError;
 use crate::random::{Purpose, Stream};
@@ -27,11 +28,11 @@ pub struct Eigenpair {
     pub function: Vec<f64>,
 }
 
-/// ‖x − θA⁻¹M x‖_M of all functions together at the most. The error of a value is of its square, that of a function of the residual over the relative
-/// distance to other eigenvalues; roundings stay three digits below for contrasts of some hundred.
+/// The root of that sum at the most. The error of a value is of its square, that of a function of the residual over the relative distance to
+/// other eigenvalues. Two phases with contrasts of 4, 100 and 10⁶ reach it on 71 × 71 and on 257 × 257 vertices.
 const TOLERANCE: f64 = 1e-10;
 const MOST_ITERATIONS: usize = 500;
-/// Vertices a side and functions at the most: the factors have tens of megabytes then.
+/// Vertices a side and functions at the most. Two functions on the finest grid take a second and some hundred megabytes.
 const MOST_VERTICES: usize = 257;
 const MOST_FUNCTIONS: usize = 64;
 
