@@ -173,7 +173,7 @@ fn train(row: &Row, args: &Reproduce, device: &Device) -> anyhow::Result<()> {
     }
 }
 
-/// `hours.json` of a run: how long it was trained, over all its parts.
+/// `clock.json` of a run: how long it was trained, over all its parts.
 #[derive(Default, Serialize, Deserialize)]
 struct Clock {
     seconds: f64,
