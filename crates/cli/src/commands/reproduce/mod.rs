@@ -126,12 +126,8 @@ fn progress(row: &Row, folder: &RunFolder) -> anyhow::Result<Progress> {
         );
     }
     let history = folder.history()?;
-    let over = history.diverged || history.steps >= row.config.total_steps();
-    Ok(if over && folder.weights_file(Which::Last).exists() {
-        Progress::Ended(history)
-    } else {
-        Progress::Steps(history.steps)
-    })
+    let trained = history.steps >= row.config.total_steps() && folder.weights_file(Which::Last).exists();
+    Ok(if history.diverged || trained { Progress::Ended(history) } else { Progress::Steps(history.steps) })
 }
 
 /// Trains a run to its end; one that diverged is at its end.
@@ -246,6 +242,10 @@ fn result(row: &Row, folder: &RunFolder, device: &Device) -> anyhow::Result<Opti
         Ok(found)
     };
     let last = if history.diverged { Vec::new() } else { evaluations(Which::Last, "last")? };
-    let best = evaluations(Which::Best, "best")?;
+    // A run that diverged in its first epoch has none.
+    let best = match folder.weights_file(Which::Best).exists() {
+        true => evaluations(Which::Best, "best")?,
+        false => Vec::new(),
+    };
     Ok(Some(Outcome { history, seconds: Clock::read(folder)?.seconds, last, best }))
 }
