@@ -16,7 +16,6 @@ use crate::args;
 
 /// Points of the data; the network is trained on every eighth of them.
 const FINE: usize = 1024;
-const SEED: u64 = 0;
 
 /// Generates, trains, evaluates and draws; what is there already is not made again.
 pub(super) fn run(args: args::Demo) -> anyhow::Result<()> {
@@ -28,9 +27,8 @@ pub(super) fn run(args: args::Demo) -> anyhow::Result<()> {
     };
     if !data.exists() {
         say("1. samples of Burgers' equation, solved")?;
-        let samples = config.data.train + config.data.validation + config.data.test;
         let problem = Problem::Burgers(Burgers { points: FINE, ..Burgers::default() });
-        generate::write(&data, &problem, SEED, u32::try_from(samples)?, args.quiet)?;
+        generate::for_run(&config.data, &problem, args.quiet)?;
     }
     say("2. a Galerkin transformer learns to go from u(x, 0) to u(x, 1)")?;
     let folder = RunFolder::new(&run);
@@ -42,7 +40,7 @@ pub(super) fn run(args: args::Demo) -> anyhow::Result<()> {
     let metrics = evaluate::on_grids(&evaluator, &folder, &[config.data.grid, FINE], &[])?;
     evaluate::write(&folder, &metrics)?;
     for (name, scene) in plot::figures(&folder, Some(&evaluator), 3)? {
-        plot::save(&folder, name, &scene)?;
+        scene.save_in(&folder.figures(), name)?;
     }
 
     let mut out = io::stdout().lock();

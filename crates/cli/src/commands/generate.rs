@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use galerkin::config::DataConfig;
 use galerkin_data::generate::{GenerateError, write_dataset};
 use galerkin_data::pde::{self, Coefficient, Problem};
 use galerkin_data::random_field::FieldLaw;
@@ -71,6 +72,12 @@ pub(super) fn write(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The samples that a run needs, with the seed that the command has by default.
+pub(super) fn for_run(data: &DataConfig, problem: &Problem, quiet: bool) -> anyhow::Result<()> {
+    let count = u32::try_from(data.train + data.validation + data.test)?;
+    write(&data.folder, problem, 0, count, quiet).map(drop)
 }
 
 /// The paper's 1,024 training and 100 test samples.

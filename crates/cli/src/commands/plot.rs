@@ -1,9 +1,8 @@
 //! `galerkin plot`: the figures of a run.
 
 use std::io::{self, Write};
-use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use galerkin::config::{RunConfig, Task};
 use galerkin::device;
 use galerkin::evaluate::{Evaluation, Evaluator, Metrics};
@@ -26,7 +25,7 @@ pub(super) fn run(args: args::Plot) -> anyhow::Result<()> {
         writeln!(io::stderr(), "no samples are drawn: {error}")?;
     }
     for (name, scene) in figures(&folder, evaluator.as_ref().ok(), args.samples as usize)? {
-        save(&folder, name, &scene)?;
+        scene.save_in(&folder.figures(), name)?;
         writeln!(out, "drew {}.png and .svg", folder.figures().join(name).display())?;
         drawn += 1;
     }
@@ -77,16 +76,6 @@ pub(super) fn figures(
         figures.push(("resolutions", errors_on_grids(&config, &evaluations)));
     }
     Ok(figures)
-}
-
-/// Writes a figure in both formats.
-pub(super) fn save(folder: &RunFolder, name: &str, scene: &Scene) -> anyhow::Result<()> {
-    let figures = folder.figures();
-    std::fs::create_dir_all(&figures).with_context(|| figures.display().to_string())?;
-    for extension in ["png", "svg"] {
-        scene.save(&figures.join(Path::new(name).with_extension(extension)))?;
-    }
-    Ok(())
 }
 
 /// The first test samples with their predictions.

@@ -133,13 +133,8 @@ fn make_data(config: &RunConfig, quiet: bool) -> anyhow::Result<()> {
         Task::Burgers => Problem::Burgers(pde::Burgers::default()),
         Task::Darcy | Task::DarcyInverse => Problem::Darcy(pde::Darcy::default()),
     };
-    let data = &config.data;
-    let count = u32::try_from(data.train + data.validation + data.test)?;
-    generate::write(&data.folder, &problem, DATA_SEED, count, quiet).map(drop)
+    generate::for_run(&config.data, &problem, quiet)
 }
-
-/// Of generated data: that of `galerkin generate`.
-const DATA_SEED: u64 = 0;
 
 /// Progress of a training: a bar per epoch, and a line after it.
 struct Display<'a> {

@@ -30,6 +30,14 @@ pub enum Error {
     /// The name does not say a format that can be drawn.
     #[error("{}: expected a name that ends in .png or .svg", .0.display())]
     Format(PathBuf),
+    /// The folder could not be made.
+    #[error("{}: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The file could not be written.
     #[error(transparent)]
     Write(#[from] galerkin_data::Error),
@@ -53,6 +61,12 @@ impl Scene {
             Format::Svg => self.svg().into_bytes(),
         };
         Ok(write_whole(path, &bytes)?)
+    }
+
+    /// Writes it in both formats to a folder, which is made if it is not there.
+    pub fn save_in(&self, folder: &Path, name: &str) -> Result<(), Error> {
+        std::fs::create_dir_all(folder).map_err(|source| Error::Folder { path: folder.into(), source })?;
+        ["png", "svg"].into_iter().try_for_each(|end| self.save(&folder.join(format!("{name}.{end}"))))
     }
 }
 

@@ -23,9 +23,6 @@ use crate::args::{Experiment, Reproduce};
 use crate::output::Table;
 use crate::progress::duration;
 
-/// Of generated data: that of `galerkin generate`.
-const DATA_SEED: u64 = 0;
-
 /// Trains what is missing, evaluates it, and writes the tables.
 pub(super) fn run(args: Reproduce) -> anyhow::Result<()> {
     let experiments = match args.name {
@@ -138,8 +135,7 @@ fn train(row: &Row, args: &Reproduce, device: &Device) -> anyhow::Result<()> {
     }
     let data = &row.config.data;
     if !data.folder.exists() {
-        let count = u32::try_from(data.train + data.validation + data.test)?;
-        generate::write(&data.folder, &problem(&row.config, args.scale), DATA_SEED, count, args.quiet)?;
+        generate::for_run(data, &problem(&row.config, args.scale), args.quiet)?;
     }
     if !args.quiet {
         writeln!(io::stderr(), "{}: {}", row.id, row.label)?;

@@ -1,7 +1,7 @@
 //! What a study found: a table beside the paper's, as text, CSV and figures.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use galerkin_data::io::write_whole;
@@ -21,15 +21,14 @@ pub(super) fn write(
     args: &Reproduce,
 ) -> anyhow::Result<PathBuf> {
     let at = place(experiment, args);
-    for folder in [at.join("config"), at.join("figures")] {
-        std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    }
+    let folder = at.join("config");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     for (row, _) in study.rows.iter().zip(found).filter(|(_, outcome)| outcome.is_some()) {
         let path = at.join("config").join(&row.id).with_extension("toml");
         write_whole(path, row.config.to_toml().as_bytes())?;
     }
     write_whole(at.join("table.csv"), csv(study, found).as_bytes())?;
-    save(&at, "convergence", &convergence(study, found))?;
+    convergence(study, found).save_in(&at.join("figures"), "convergence")?;
     write_whole(at.join("README.md"), readme(experiment, study, found, args).as_bytes())?;
     Ok(at)
 }
@@ -211,11 +210,4 @@ fn readme(experiment: Experiment, study: &Study, found: &[Option<Outcome>], args
         let _ = writeln!(text, "Not run: {}.", missing.join(", "));
     }
     text
-}
-
-pub(super) fn save(at: &Path, name: &str, scene: &Scene) -> anyhow::Result<()> {
-    for extension in ["png", "svg"] {
-        scene.save(&at.join("figures").join(name).with_extension(extension))?;
-    }
-    Ok(())
 }

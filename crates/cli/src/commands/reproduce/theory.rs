@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use galerkin::device::Device;
 use galerkin::evaluate::Evaluator;
 use galerkin::run::{RunFolder, Which};
@@ -181,9 +181,7 @@ fn section(words: &str, table: &Table) -> String {
 
 fn write(args: &Reproduce, sections: &str, stability: &Stability) -> anyhow::Result<PathBuf> {
     let at = report::place(Experiment::Theory, args);
-    let figures = at.join("figures");
-    std::fs::create_dir_all(&figures).with_context(|| figures.display().to_string())?;
-    report::save(&at, "lower-bound", &lower_bounds(stability))?;
+    lower_bounds(stability).save_in(&at.join("figures"), "lower-bound")?;
     let mut text =
         format!("# The paper's theorems in numbers\n\n{}\n", report::origin(Experiment::Theory, args));
     let _ = writeln!(text, "{sections}\n![lower bound](figures/lower-bound.svg)");
