@@ -1,8 +1,12 @@
 //! Dropout masks as a function of (seed, step, layer, site, position): nothing is stored between forward and backward.
 //!
 //! The generator is Philox-4x32 with ten rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
-//! SC 2011): a keyed bijection of a 128-bit counter. The key is the seed; the counter holds the position divided by four, the
-//! step, and layer and site, and its four output words serve four neighbouring positions.
+//! SC 2011): a keyed bijection of a 128-bit counter. The key is the seed; the counter holds a number of its own, the step, and
+//! layer and site. A value takes half a word, so its rate is a multiple of 2⁻¹⁶, rounded to the nearest. Positions go in groups of 128, which
+//! take the words of sixteen counters as they lie in the registers that mix them: the lower halves of all first words, their upper halves,
+//! those of the second words, and so on.
+
+use crate::simd::rows;
 
 /// Where in a layer a mask acts; masks of different sites are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +40,7 @@ pub struct Key {
 /// A dropout site: a rate with the stream its masks come from. Kept values are multiplied by 1/(1 − rate).
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout {
-    /// The probability that a value is dropped, in [0, 1].
+    /// The probability that a value is dropped, in [0, 1]; as near as 16 bits come to it.
     pub rate: f32,
     /// The stream of the masks.
     pub key: Key,
@@ -56,55 +60,82 @@ impl Dropout {
         if !self.active() {
             return 1.0;
         }
-        let words = philox(self.counter(position / 4), self.key());
-        self.keep(words[(position % 4) as usize])
+        let (group, place) = (position / GROUP as u64, (position % GROUP as u64) as usize);
+        let (register, lane) = (place / WIDE, place % WIDE);
+        let word = philox(self.counter(group, lane as u32), self.key())[register / 2];
+        let half = if register % 2 == 0 { word & 0xffff } else { word >> 16 };
+        if half < self.dropped() { 0.0 } else { self.kept() }
     }
 
     /// Multiplies `values`, which lie at `position` and following, by their factors.
-    #[inline]
     pub fn apply(&self, position: u64, values: &mut [f32]) {
-        if self.active() {
-            self.each(position, values, |v, factor| *v *= factor);
+        if !self.active() {
+            return;
+        }
+        let (first, place) = (position / GROUP as u64, (position % GROUP as u64) as usize);
+        let (head, body) = values.split_at_mut(((GROUP - place) % GROUP).min(values.len()));
+        if !head.is_empty() {
+            self.apply_part(first, place, head);
+        }
+        let first = position.div_ceil(GROUP as u64);
+        let (whole, tail) = body.split_at_mut(body.len() / GROUP * GROUP);
+        self.apply_groups(first, whole);
+        if !tail.is_empty() {
+            self.apply_part(first + (whole.len() / GROUP) as u64, 0, tail);
         }
     }
 
-    /// Calls `f(value, factor)` for each of `values`, which lie at `position` and following.
-    pub fn each(&self, position: u64, values: &mut [f32], f: impl Fn(&mut f32, f32)) {
-        let lead = ((4 - position % 4) % 4).min(values.len() as u64) as usize;
-        let (head, body) = values.split_at_mut(lead);
-        for (i, v) in head.iter_mut().enumerate() {
-            f(v, self.factor(position + i as u64));
-        }
-        let mut block = (position + lead as u64) / 4;
-        crate::simd::vectorize!({
-            /// Counters mixed at once: one AVX-512 register of words.
-            const WIDE: usize = 16;
-            let mut groups = body.chunks_exact_mut(4 * WIDE);
-            for group in &mut groups {
-                let counters: [[u32; 4]; WIDE] = std::array::from_fn(|i| self.counter(block + i as u64));
-                let words = philox_wide(counters, self.key());
-                for i in 0..WIDE {
-                    for j in 0..4 {
-                        f(&mut group[4 * i + j], self.keep(words[j][i]));
+    /// Some values of a group, the first of them at `place` in it.
+    fn apply_part(&self, group: u64, place: usize, values: &mut [f32]) {
+        let mut factors = [1.0; GROUP];
+        self.apply_groups(group, &mut factors);
+        values.iter_mut().zip(&factors[place..]).for_each(|(value, factor)| *value *= factor);
+    }
+
+    /// Whole groups.
+    fn apply_groups(&self, first: u64, values: &mut [f32]) {
+        let dropout = *self;
+        rows!(simd: S, { dropout: Dropout, first: u64, values: &'a mut [f32] }, {
+            let lanes: [u32; WIDE] = std::array::from_fn(|i| i as u32);
+            let (multipliers, low_half) = (MULTIPLIERS.map(|m| simd.splat_u32s(m)), simd.splat_u32s(0xffff));
+            let (dropped, sixteen) = (simd.splat_u32s(dropout.dropped()), simd.splat_u32s(16));
+            let (zero, kept) = (simd.splat_f32s(0.0), simd.splat_f32s(dropout.kept()));
+            for (group, values) in (first..).zip(values.chunks_exact_mut(GROUP)) {
+                for (part, lanes) in S::as_simd_u32s(&lanes).0.iter().enumerate() {
+                    let mut c = dropout.counter(group, 0).map(|word| simd.splat_u32s(word));
+                    c[0] = simd.add_u32s(c[0], *lanes);
+                    for key in keys(dropout.key()) {
+                        let [key_0, key_1] = key.map(|word| simd.splat_u32s(word));
+                        let (a_low, a_high) = simd.widening_mul_u32s(multipliers[0], c[0]);
+                        let (b_low, b_high) = simd.widening_mul_u32s(multipliers[1], c[2]);
+                        c = [
+                            simd.xor_u32s(simd.xor_u32s(b_high, c[1]), key_0),
+                            b_low,
+                            simd.xor_u32s(simd.xor_u32s(a_high, c[3]), key_1),
+                            a_low,
+                        ];
+                    }
+                    for (j, word) in c.into_iter().enumerate() {
+                        let halves = [simd.and_u32s(word, low_half), simd.wrapping_dyn_shr_u32s(word, sixteen)];
+                        for (k, half) in halves.into_iter().enumerate() {
+                            let at = (2 * j + k) * WIDE + part * S::U32_LANES;
+                            let value = &mut S::as_mut_simd_f32s(&mut values[at..at + S::U32_LANES]).0[0];
+                            let factor = simd.select_f32s(simd.less_than_u32s(half, dropped), zero, kept);
+                            *value = simd.mul_f32s(*value, factor);
+                        }
                     }
                 }
-                block += WIDE as u64;
             }
-            for four in groups.into_remainder().chunks_mut(4) {
-                let words = philox(self.counter(block), self.key());
-                for (v, w) in four.iter_mut().zip(words) {
-                    f(v, self.keep(w));
-                }
-                block += 1;
-            }
-        });
+        })
     }
 
-    #[inline(always)]
-    fn keep(&self, word: u32) -> f32 {
-        // 2³²·rate as u64, so that a rate of 1 drops every word.
-        let threshold = (self.rate as f64 * 4_294_967_296.0) as u64;
-        if (word as u64) < threshold { 0.0 } else { 1.0 / (1.0 - self.rate) }
+    /// Of 2¹⁶ halves of words, those that drop their value.
+    fn dropped(&self) -> u32 {
+        (self.rate * 65_536.0).round() as u32
+    }
+
+    fn kept(&self) -> f32 {
+        1.0 / (1.0 - self.rate)
     }
 
     #[inline(always)]
@@ -112,36 +143,34 @@ impl Dropout {
         [self.key.seed as u32, (self.key.seed >> 32) as u32]
     }
 
+    /// A counter of a group. Sixteen of them begin at a multiple of sixteen: there is no carry between the halves of their number.
     #[inline(always)]
-    fn counter(&self, block: u64) -> [u32; 4] {
-        [block as u32, (block >> 32) as u32, self.key.step, self.key.layer << 8 | self.site as u32]
+    fn counter(&self, group: u64, lane: u32) -> [u32; 4] {
+        let first = group * WIDE as u64;
+        [first as u32 + lane, (first >> 32) as u32, self.key.step, self.key.layer << 8 | self.site as u32]
     }
 }
 
-const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+/// Counters of a group: one AVX-512 register of words.
+const WIDE: usize = 16;
+/// Positions of a group: each takes half of one of four words.
+const GROUP: usize = 2 * 4 * WIDE;
 
-/// Philox-4x32-10: four random words for a counter and a key.
-pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
-    philox_wide([counter], key).map(|[word]| word)
+const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+
+/// The keys of the ten rounds.
+#[inline(always)]
+fn keys([a, b]: [u32; 2]) -> impl Iterator<Item = [u32; 2]> {
+    (0..10u32).map(move |round| {
+        [a.wrapping_add(round.wrapping_mul(0x9E37_79B9)), b.wrapping_add(round.wrapping_mul(0xBB67_AE85))]
+    })
 }
 
-/// `W` counters at once, words apart, so that the rounds vectorise.
-#[inline(always)]
-fn philox_wide<const W: usize>(counters: [[u32; 4]; W], mut key: [u32; 2]) -> [[u32; W]; 4] {
-    let mut c: [[u32; W]; 4] = std::array::from_fn(|j| std::array::from_fn(|i| counters[i][j]));
-    for _ in 0..10 {
-        #[allow(clippy::needless_range_loop, reason = "i is the second index, which no iterator walks")]
-        for i in 0..W {
-            let a = MULTIPLIERS[0] as u64 * c[0][i] as u64;
-            let b = MULTIPLIERS[1] as u64 * c[2][i] as u64;
-            let (c1, c3) = (c[1][i], c[3][i]);
-            c[0][i] = (b >> 32) as u32 ^ c1 ^ key[0];
-            c[1][i] = b as u32;
-            c[2][i] = (a >> 32) as u32 ^ c3 ^ key[1];
-            c[3][i] = a as u32;
-        }
-        key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
+/// Philox-4x32-10: four random words for a counter and a key.
+pub fn philox(mut c: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    for key in keys(key) {
+        let [a, b] = [MULTIPLIERS[0] as u64 * c[0] as u64, MULTIPLIERS[1] as u64 * c[2] as u64];
+        c = [(b >> 32) as u32 ^ c[1] ^ key[0], b as u32, (a >> 32) as u32 ^ c[3] ^ key[1], a as u32];
     }
     c
 }
@@ -169,7 +198,7 @@ mod tests {
         let key = Key { seed: 7, step: 3, layer: 2 };
         let dropout = Dropout { rate: 0.3, key, site: Site::Hidden };
         let whole: Vec<f32> = (0..1000).map(|i| dropout.factor(i)).collect();
-        for start in [0, 1, 2, 3, 5, 64, 131] {
+        for start in [0, 1, 5, 64, 127, 128, 131, 990] {
             let mut values = vec![1.0; 1000 - start];
             dropout.apply(start as u64, &mut values);
             assert_eq!(values, whole[start..]);

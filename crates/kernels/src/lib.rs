@@ -31,7 +31,7 @@
 //! - [`attention`]: galerkin, fourier, linear and softmax attention with any number of heads, coordinates, norms inside the heads and
 //!   quadrature weights; the weights can be returned for inspection.
 //! - [`encoder`]: the layer around it, in one pass over tiles: attention, residual, feed-forward network, residual.
-//! - [`linear`], [`feed_forward`], [`norm`], [`activation`]: the pointwise parts, also on their own.
+//! - [`linear`], [`feed_forward`], [`norm`], [`activation`], [`pointwise`]: the pointwise parts, also on their own.
 //! - [`spectral`]: spectral convolution in one and two dimensions through a truncated DFT, for any n.
 //! - [`conv3x3`], [`resize`]: convolution with padding 1, and bilinear resize with aligned corners.
 //! - [`adam`]: the optimiser's step with clipping by the global norm.
@@ -92,6 +92,7 @@ pub mod gemm;
 pub mod linear;
 pub mod norm;
 pub mod par;
+pub mod pointwise;
 pub mod reference;
 pub mod resize;
 pub mod simd;

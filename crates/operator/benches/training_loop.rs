@@ -7,6 +7,7 @@
 
 use burn::tensor::Device;
 use galerkin::config::RunConfig;
+use galerkin::device::on_pool;
 use galerkin::init::Builder;
 use galerkin::layers::Mode;
 use galerkin::models::Preset;
@@ -26,7 +27,7 @@ fn main() {
         (Preset::Darcy, 16, 8),
         (Preset::FnoDarcy, 16, 25),
     ] {
-        let [step, passes, count] = measure(preset, samples, epochs);
+        let [step, passes, count] = on_pool(|| measure(preset, samples, epochs));
         let overhead = 100.0 * (step / passes - 1.0);
         println!(
             "{:<14} {:>12.2} {:>12.2} {overhead:>8.1} % {count:>8}",

@@ -7,6 +7,7 @@
 #![allow(clippy::print_stdout)]
 
 use burn::tensor::{Device, Tensor, TensorData};
+use galerkin::device::on_pool;
 use galerkin::init::Builder;
 use galerkin::layers::{AttentionKind, Mode};
 use galerkin::models::{Field, ModelConfig, Preset, Transformer2dConfig};
@@ -41,7 +42,7 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     if let [way, name] = args.as_slice() {
         let row = ROWS.iter().find(|row| row.name == name).expect("a name from the table");
-        let seconds = measure(row, way == "composed");
+        let seconds = on_pool(|| measure(row, way == "composed"));
         println!("{seconds} {}", peak_memory());
         return;
     }

@@ -21,12 +21,13 @@ fn main() {
         machine.gemm_rate / 1e9,
         machine.r() / 1e9
     );
-    let groups: [(&str, fn(&Machine)); 5] = [
+    let groups: [(&str, fn(&Machine)); 6] = [
         ("encoder", encoder::run),
         ("spectral", spectral::run),
         ("conv", resample::conv),
         ("resize", resample::resize),
         ("adam", resample::adam),
+        ("dropout", resample::dropout),
     ];
     for (name, run) in groups {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {

@@ -3,6 +3,7 @@
 use galerkin_kernels::activation::Activation;
 use galerkin_kernels::adam::{Adam, Slot, Step};
 use galerkin_kernels::conv3x3::{Conv3x3, Grads, Params};
+use galerkin_kernels::dropout::{Dropout, Key, Site};
 use galerkin_kernels::resize::Resize;
 
 use crate::timing::{Machine, best_of, values};
@@ -130,4 +131,18 @@ fn copy_rate(machine: &Machine, len: usize) -> f64 {
         });
     });
     8.0 * len as f64 / seconds
+}
+
+/// Masks, in nanoseconds per value, from the start of a group of positions and from within one.
+pub fn dropout(_: &Machine) {
+    let dropout = Dropout { rate: 0.05, key: Key::default(), site: Site::Outside };
+    let mut values = values(1 << 20);
+    for row in [128, 2100] {
+        let seconds = best_of(10, || {
+            for (i, row_of_values) in values.chunks_mut(row).enumerate() {
+                dropout.apply((i * row) as u64, row_of_values);
+            }
+        });
+        println!("rows of {row}: {:.2} ns a value", 1e9 * seconds / values.len() as f64);
+    }
 }

@@ -9,6 +9,7 @@ use galerkin_kernels::activation::Activation;
 use galerkin_kernels::dropout::{Dropout, Key, Site};
 use galerkin_kernels::feed_forward::{self, FeedForward};
 use galerkin_kernels::linear::Linear;
+use galerkin_kernels::pointwise::Pointwise;
 use galerkin_kernels::{par, reference};
 
 pub const ACTIVATIONS: [Activation; 4] =
@@ -298,4 +299,42 @@ fn network_names_all_sizes_of_wrong_lengths() {
             assert_names_sizes(&what, &message, &[11, 3, 7, 5]);
         }
     }
+}
+
+/// y, dx; every buffer starts as NaN.
+fn run_pointwise(op: &Pointwise, x: &[f32], dy: &[f32]) -> [Vec<f32>; 2] {
+    let (mut y, mut dx) = (unwritten(x.len()), unwritten(x.len()));
+    op.forward(x, &mut y);
+    op.backward(x, dy, &mut dx);
+    [y, dx]
+}
+
+#[test]
+fn pointwise_values_and_gradients_are_those_of_the_formula_with_any_threads() {
+    let key = Key { seed: 5, step: 2, layer: 1 };
+    // One value, a ragged end, several blocks.
+    for len in [1, 100, 13_001] {
+        let (x, dy) = (values(1, len), values(2, len));
+        for (activation, rate) in ACTIVATIONS.into_iter().flat_map(|a| [(a, 0.0), (a, 0.3)]) {
+            let dropout = Dropout { rate, key, site: Site::Outside };
+            let op = Pointwise { len, dropout, activation };
+            let [y, dx] = run_pointwise(&op, &x, &dy);
+            let formula = |i: usize, x: f64| reference::activate(activation, dropout.factor(i as u64) as f64 * x);
+            let want: Vec<f64> = widen(&x).into_iter().enumerate().map(|(i, x)| formula(i, x)).collect();
+            let what = format!("{op:?}");
+            // A product, and an activation of a few roundings.
+            assert_close(&what, &y, &want, 8.0);
+            // Every value has a function of its own: differences one by one, away from the kink of ReLU.
+            for i in (0..len).step_by(len.div_ceil(60)).filter(|&i| x[i].abs() > 1e-4) {
+                let (at, step) = (x[i] as f64, 1e-5);
+                let slope = (formula(i, at + step) - formula(i, at - step)) / (2.0 * step);
+                let error = (dx[i] as f64 - slope * dy[i] as f64).abs();
+                assert!(error < 1e-6, "{what}: dx[{i}] = {}, expected {}", dx[i], slope * dy[i] as f64);
+            }
+        }
+    }
+    let dropout = Dropout { rate: 0.3, key, site: Site::Outside };
+    let op = Pointwise { len: 13_001, dropout, activation: Activation::Silu };
+    let (x, dy) = (values(1, op.len), values(2, op.len));
+    assert_same_bits_with_any_threads("pointwise", || run_pointwise(&op, &x, &dy).to_vec());
 }

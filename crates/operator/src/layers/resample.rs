@@ -165,8 +165,8 @@ impl Upsampler {
         let UpsamplerConfig { activation, dropout, .. } = self.config;
         let x = ops::resize(x, through[0], Activation::None.into())?;
         let x = self.convolution.forward(x, activation, dropout, mode)?;
-        let x = ops::dropout(x, mode.dropout(dropout, self.layer));
-        ops::resize(ops::activate(x, activation.into()), through[1], Activation::None.into())
+        let x = ops::activate(x, mode.dropout(dropout, self.layer), activation.into());
+        ops::resize(x, through[1], Activation::None.into())
     }
 }
 

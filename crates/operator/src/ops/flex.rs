@@ -34,6 +34,7 @@ impl FusedOps for Flex {
             }
             Op::Conv3x3(op) => op.forward(x, conv_params(params, op.bias), &mut y, workspace),
             Op::Resize(plan, batch) => plan.forward(*batch, x, &mut y, workspace),
+            Op::Pointwise(op) => op.forward(x, &mut y),
         });
         let saved_shape = Shape::from([saved.len()]);
         (tensor(y, call.output.clone()), tensor(saved, saved_shape))
@@ -93,6 +94,7 @@ impl FusedOps for Flex {
                 op.backward(x, params, dy, dx, conv3x3::Grads { w, b }, workspace);
             }
             Op::Resize(plan, batch) => plan.backward(*batch, x, dy, dx, workspace),
+            Op::Pointwise(op) => op.backward(x, dy, dx),
         });
         let named = gradients.into_iter().zip(&given.inputs).enumerate();
         named.map(|(i, (values, like))| (i > 0 || x_wanted).then(|| tensor(values, like.shape()))).collect()
@@ -106,7 +108,7 @@ impl Op {
             Op::Encoder(op) => op.saved_len(),
             Op::Spectral1d(op, _) => op.saved_len(),
             Op::Spectral2d(op, _) => op.saved_len(),
-            Op::Linear(_) | Op::FeedForward(_) | Op::Conv3x3(_) | Op::Resize(..) => 0,
+            Op::Linear(_) | Op::FeedForward(_) | Op::Conv3x3(_) | Op::Resize(..) | Op::Pointwise(_) => 0,
         }
     }
 
@@ -120,6 +122,7 @@ impl Op {
             Op::Spectral2d(op, _) => op.workspace_len(threads),
             Op::Conv3x3(op) => op.workspace_len(threads),
             Op::Resize(plan, batch) => plan.workspace_len(*batch, threads),
+            Op::Pointwise(_) => 0,
         }
     }
 }

@@ -30,6 +30,7 @@ use galerkin_kernels::dropout::{Dropout, Key};
 use galerkin_kernels::encoder::EncoderLayer;
 use galerkin_kernels::feed_forward::FeedForward;
 use galerkin_kernels::linear::Linear;
+use galerkin_kernels::pointwise::Pointwise;
 use galerkin_kernels::resize::Resize;
 use galerkin_kernels::spectral::{Plan, Plan2d, SpectralConv1d, SpectralConv2d};
 
@@ -295,12 +296,20 @@ pub fn resize(x: Tensor<4>, to: [usize; 2], activation: Activation) -> Result<Te
 
 /// The tensor times the mask of a dropout, position by position.
 pub fn dropout<const D: usize>(x: Tensor<D>, dropout: Dropout) -> Tensor<D> {
-    composed::dropped(x, dropout)
+    activate(x, dropout, Activation::None)
 }
 
-/// The activation, elementwise.
-pub fn activate<const D: usize>(z: Tensor<D>, activation: Activation) -> Tensor<D> {
-    composed::activated(z, activation)
+/// y = act(drop(x)), elementwise.
+pub fn activate<const D: usize>(x: Tensor<D>, dropout: Dropout, activation: Activation) -> Tensor<D> {
+    if !dropout.active() && activation == Activation::None {
+        return x;
+    }
+    if !has_kernels(&x) {
+        return composed::activated(composed::dropped(x, dropout), activation);
+    }
+    let output = x.shape();
+    let op = Pointwise { len: output.num_elements(), dropout, activation };
+    GivenTensors::new(x).run(Call { op: Op::Pointwise(op), output, weighted: false })
 }
 
 /// Whether the kernels can take x: on Flex and of f32.
