@@ -449,6 +449,8 @@ pub enum Experiment {
     DarcyInverse,
     /// Trained at one level of noise, evaluated at others
     Noise,
+    /// Memory, speed and operations of four kinds of attention
+    MemorySpeed,
     /// Several seeds
     Seeds,
     /// The paper's theorems: projection, lower bound, Céa's inequality
@@ -459,13 +461,14 @@ pub enum Experiment {
 
 impl Experiment {
     /// Every one.
-    pub const ALL: [Experiment; 8] = [
+    pub const ALL: [Experiment; 9] = [
         Experiment::Burgers,
         Experiment::BurgersInit,
         Experiment::Corrections,
         Experiment::Darcy,
         Experiment::DarcyInverse,
         Experiment::Noise,
+        Experiment::MemorySpeed,
         Experiment::Seeds,
         Experiment::Theory,
     ];

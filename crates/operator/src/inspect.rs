@@ -119,7 +119,28 @@ impl burn::module::ModuleVisitor for Sizes {
     }
 }
 
+impl EncoderLayerConfig {
+    /// [`Component::flops`] of a layer on n points.
+    pub fn flops(&self, n: usize) -> u64 {
+        let attention = self.attention;
+        let (d, heads) = (attention.features, attention.heads);
+        let wide = d / heads + attention.coordinates;
+        let merged = heads * wide;
+        let interaction = match attention.kind {
+            AttentionKind::Softmax => 4 * n * n * merged,
+            AttentionKind::Galerkin | AttentionKind::Fourier | AttentionKind::Linear => 4 * n * merged * wide,
+        };
+        let projection = if attention.coordinates > 0 { 2 * n * merged * d } else { 0 };
+        (6 * n * d * d + interaction + projection + 4 * n * d * self.hidden) as u64
+    }
+}
+
 impl ModelConfig {
+    /// [`Component::flops`] of all parts.
+    pub fn flops(&self, grid: &[usize]) -> Result<u64> {
+        Ok(self.costs(grid)?.iter().map(|part| part.flops).sum())
+    }
+
     /// Bytes that a training step needs with `batch` samples on `grid`, an estimate.
     ///
     /// What waits for the backward pass, the gradients under way, and weights, gradients, both moments of Adam and the
@@ -276,15 +297,8 @@ fn fno(config: &FnoConfig, grid: &[usize]) -> Result<Vec<Component>> {
 
 fn encoder_layers(config: &EncoderLayerConfig, layers: usize, n: usize) -> impl Iterator<Item = Component> {
     let attention = config.attention;
-    let (d, heads) = (attention.features, attention.heads);
+    let (d, heads, flops) = (attention.features, attention.heads, config.flops(n) as usize);
     let wide = d / heads + attention.coordinates;
-    let merged = heads * wide;
-    let interaction = match attention.kind {
-        AttentionKind::Softmax => 4 * n * n * merged,
-        AttentionKind::Galerkin | AttentionKind::Fourier | AttentionKind::Linear => 4 * n * merged * wide,
-    };
-    let projection = if attention.coordinates > 0 { 2 * n * merged * d } else { 0 };
-    let flops = 6 * n * d * d + interaction + projection + 4 * n * d * config.hidden;
     // The layer's input is the output of the one before; each keeps its own output and the moments of its attention.
     (0..layers).map(move |i| part(format!("encoder_layers.{i}"), flops, n * d + heads * wide * wide))
 }
@@ -367,12 +381,11 @@ mod tests {
         // n = 10, d = 4, one head of 4 + 1, f = 8: Q, K, V; KᵀV and Q·A; projection; feed-forward network.
         let mut config = Transformer1dConfig::burgers(AttentionKind::Galerkin);
         (config.encoder.attention.features, config.encoder.hidden) = (4, 8);
-        let layer = |config: &Transformer1dConfig| encoder_layers(&config.encoder, 1, 10).next().unwrap();
         let products = 3 * (10 * 4 * 4) + 2 * (10 * 5 * 5) + 10 * 5 * 4 + 2 * (10 * 4 * 8);
-        assert_eq!(layer(&config).flops, 2 * products);
+        assert_eq!(config.encoder.flops(10), 2 * products);
         config.encoder.attention.kind = AttentionKind::Softmax;
         let products = 3 * (10 * 4 * 4) + 2 * (10 * 10 * 5) + 10 * 5 * 4 + 2 * (10 * 4 * 8);
-        assert_eq!(layer(&config).flops, 2 * products);
+        assert_eq!(config.encoder.flops(10), 2 * products);
     }
 
     #[test]

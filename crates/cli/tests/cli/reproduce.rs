@@ -50,3 +50,27 @@ fn the_theorems_hold() {
     assert!(desk.path(folder).join("figures/lower-bound.png").exists());
     assert!(desk.path(folder).join("table.csv").exists());
 }
+
+#[test]
+fn costs_are_measured_once_and_stand_beside_the_papers() {
+    let desk = Desk::new();
+    let error = desk.fails("reproduce memory-speed --only burgers-rnn -q", 2);
+    assert!(error.contains("the rows are burgers-gt-128, burgers-gt-256"), "{error}");
+    assert!(desk.fails("reproduce memory-speed --report", 1).contains("nothing was measured"));
+    let said = desk.works("reproduce memory-speed --only burgers-gt-128 --only burgers-gt-256 -q");
+    let row = |name: &str| said.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_string();
+    let number = |line: &str, at: usize| line.split_whitespace().nth(at).unwrap().parse::<f64>().unwrap();
+    // Memory and steps per second of two grids, and operations of the larger one: twice as many.
+    assert!(number(&row("burgers-gt-128"), 2) > 1.0 && number(&row("burgers-gt-128"), 3) > 1.0, "{said}");
+    let ratio = number(&row("burgers-gt-256"), 5) / number(&row("burgers-gt-128"), 5);
+    assert!((ratio - 2.0).abs() < 0.1, "{said}");
+    assert!(row("encoder-st-256").contains("not run"), "{said}");
+    // Measured again they would differ.
+    assert_eq!(desk.works("reproduce memory-speed --report -q"), said);
+    let folder = said.lines().find_map(|line| line.strip_prefix("wrote ")).unwrap();
+    let read = |file: &str| std::fs::read_to_string(desk.path(folder).join(file)).unwrap();
+    assert!(read("README.md").contains("galerkin reproduce memory-speed --scale quick"));
+    assert_eq!(read("table.csv").lines().count(), 3);
+    assert!(read("config/burgers-gt.json").contains("galerkin"));
+    assert!(read("figures/time.svg").starts_with("<svg") && read("figures/memory.svg").starts_with("<svg"));
+}

@@ -319,7 +319,8 @@ fn pointwise_values_and_gradients_are_those_of_the_formula_with_any_threads() {
             let dropout = Dropout { rate, key, site: Site::Outside };
             let op = Pointwise { len, dropout, activation };
             let [y, dx] = run_pointwise(&op, &x, &dy);
-            let formula = |i: usize, x: f64| reference::activate(activation, dropout.factor(i as u64) as f64 * x);
+            let formula =
+                |i: usize, x: f64| reference::activate(activation, dropout.factor(i as u64) as f64 * x);
             let want: Vec<f64> = widen(&x).into_iter().enumerate().map(|(i, x)| formula(i, x)).collect();
             let what = format!("{op:?}");
             // A product, and an activation of a few roundings.

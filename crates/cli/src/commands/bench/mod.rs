@@ -11,10 +11,12 @@ mod scale;
 
 use anyhow::Context;
 
-use self::process::{Side, interleave, say};
+pub(super) use self::rows::{KINDS, Row};
+
+use self::process::{Measured, Side, interleave, say};
 use self::report::{Spread, milliseconds};
 use self::rows::{choose, rows};
-use crate::args::{Bench, BenchKind, BenchOptions};
+use crate::args::{Bench, BenchKind, BenchOptions, Pass};
 use crate::output::Table;
 
 pub(super) fn run(args: Bench) -> anyhow::Result<()> {
@@ -24,6 +26,23 @@ pub(super) fn run(args: Bench) -> anyhow::Result<()> {
         Some(BenchKind::Scale(args)) => scale::run(&args),
         Some(BenchKind::Measure(args)) => measure::run(&args),
     }
+}
+
+/// What training steps of a network take: medians over processes.
+pub(super) struct Cost {
+    pub(super) seconds: f64,
+    /// The peak of the process, in megabytes.
+    pub(super) peak_mb: f64,
+    /// What the steps added to it.
+    pub(super) added_mb: f64,
+}
+
+/// Training steps of one network, each process by itself; `None` if they do not fit into memory.
+pub(super) fn training_cost(row: &Row, how: &BenchOptions) -> anyhow::Result<Option<Cost>> {
+    let folder = tempfile::tempdir().context("a temporary folder")?;
+    let files = prepare::write(row, folder.path())?;
+    let measured = interleave(&[Side::ours()?], &[Pass::Train], &files, folder.path(), how)?;
+    Ok(measured.first().and_then(Measured::cost))
 }
 
 /// Our own numbers.

@@ -16,14 +16,14 @@ use serde_json::Value;
 
 /// A network to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum NetworkConfig {
+pub(in crate::commands) enum NetworkConfig {
     Model(ModelConfig),
     Encoder(EncoderConfig),
 }
 
 /// Encoder layers on the periodic line without anything before or behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct EncoderConfig {
+pub(in crate::commands) struct EncoderConfig {
     encoder: EncoderLayerConfig,
     pub(super) layers: usize,
 }
@@ -54,7 +54,7 @@ impl EncoderConfig {
 
 impl NetworkConfig {
     /// As it stands in the metadata of a weight file.
-    pub(super) fn to_json(self) -> serde_json::Result<Value> {
+    pub(in crate::commands) fn to_json(self) -> serde_json::Result<Value> {
         match self {
             NetworkConfig::Model(config) => serde_json::to_value(config),
             NetworkConfig::Encoder(config) => {
@@ -91,6 +91,17 @@ impl NetworkConfig {
             NetworkConfig::Model(config) => config.output_grid(grid),
             NetworkConfig::Encoder(_) => Ok(grid.to_vec()),
         }
+    }
+
+    /// Multiplications and additions of a training step of one sample: those of the forward pass, and twice as many of the backward pass.
+    pub(in crate::commands) fn training_flops(&self, grid: &[usize]) -> galerkin::Result<u64> {
+        let forward = match self {
+            NetworkConfig::Model(config) => config.flops(grid)?,
+            NetworkConfig::Encoder(config) => {
+                config.layers as u64 * config.encoder.flops(grid.iter().product())
+            }
+        };
+        Ok(3 * forward)
     }
 
     /// Whether some layer has Fourier attention, which others compute through n × n matrices.

@@ -8,8 +8,10 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use galerkin_data::io::npy;
 
+use super::Cost;
 use super::measure::Report;
 use super::prepare::Files;
+use super::report::Spread;
 use crate::args::{BenchOptions, Pass};
 
 /// A program that measures.
@@ -95,6 +97,16 @@ impl Measured {
     /// The largest memory of every process, in megabytes.
     pub(super) fn megabytes(&self) -> Vec<f64> {
         self.reports.iter().map(|report| report.peak_mb).collect()
+    }
+
+    /// Medians; `None` if nothing fitted into memory.
+    pub(super) fn cost(&self) -> Option<Cost> {
+        let median = |numbers: Vec<f64>| Spread::of(numbers).map(|spread| spread.median);
+        Some(Cost {
+            seconds: median(self.seconds())?,
+            peak_mb: median(self.megabytes())?,
+            added_mb: median(self.reports.iter().map(|report| report.peak_mb - report.start_mb).collect())?,
+        })
     }
 }
 

@@ -9,17 +9,17 @@ use crate::args::Pass;
 
 /// A network on a grid.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) name: String,
-    pub(super) network: NetworkConfig,
-    pub(super) batch: usize,
+pub(in crate::commands) struct Row {
+    pub(in crate::commands) name: String,
+    pub(in crate::commands) network: NetworkConfig,
+    pub(in crate::commands) batch: usize,
     /// Points along each axis of the input.
-    pub(super) grid: Vec<usize>,
+    pub(in crate::commands) grid: Vec<usize>,
     /// What is timed.
     pub(super) passes: &'static [Pass],
 }
 
-pub(super) const KINDS: [(&str, AttentionKind); 4] = [
+pub(in crate::commands) const KINDS: [(&str, AttentionKind); 4] = [
     ("gt", AttentionKind::Galerkin),
     ("ft", AttentionKind::Fourier),
     ("lt", AttentionKind::Linear),
@@ -66,13 +66,7 @@ pub(super) fn rows(tiny: bool) -> Vec<Row> {
     }
     for (kind_name, kind) in KINDS {
         let layers = if tiny { 2 } else { 10 };
-        rows.push(Row {
-            name: format!("encoder-{kind_name}-8192"),
-            network: NetworkConfig::Encoder(EncoderConfig::paper(kind, layers)),
-            batch: batch(4),
-            grid: vec![n(8192)],
-            passes: BOTH,
-        });
+        rows.push(Row::encoder(format!("encoder-{kind_name}-8192"), kind, layers, batch(4), n(8192)));
     }
     let single = |row: Row| Row { batch: 1, passes: &[Pass::Infer], ..row };
     rows.push(single(Row::burgers("single-burgers-2048".into(), galerkin, 1, n(2048))));
@@ -83,8 +77,19 @@ pub(super) fn rows(tiny: bool) -> Vec<Row> {
 }
 
 impl Row {
-    pub(super) fn burgers(name: String, kind: AttentionKind, batch: usize, n: usize) -> Self {
+    pub(in crate::commands) fn burgers(name: String, kind: AttentionKind, batch: usize, n: usize) -> Self {
         let network = NetworkConfig::Model(ModelConfig::Transformer1d(Transformer1dConfig::burgers(kind)));
+        Self { name, network, batch, grid: vec![n], passes: BOTH }
+    }
+
+    pub(in crate::commands) fn encoder(
+        name: String,
+        kind: AttentionKind,
+        layers: usize,
+        batch: usize,
+        n: usize,
+    ) -> Self {
+        let network = NetworkConfig::Encoder(EncoderConfig::paper(kind, layers));
         Self { name, network, batch, grid: vec![n], passes: BOTH }
     }
 
@@ -94,7 +99,7 @@ impl Row {
         Self { name, network, batch, grid, passes: BOTH }
     }
 
-    pub(super) fn points(&self) -> usize {
+    pub(in crate::commands) fn points(&self) -> usize {
         self.grid.iter().product()
     }
 }

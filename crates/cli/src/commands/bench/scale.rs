@@ -3,6 +3,7 @@
 use anyhow::{Context, bail};
 use galerkin::layers::AttentionKind;
 use galerkin::models::Transformer2dConfig;
+use galerkin::theory::stability::exponent;
 
 use super::prepare;
 use super::process::{Measured, Side, interleave, say};
@@ -41,24 +42,19 @@ pub(super) fn run(args: &ScaleArgs) -> anyhow::Result<()> {
         for row in &family.rows {
             let Some(measured) = measure(row, how, &row.name)? else { continue };
             let points = row.points() as f64;
-            let (Some(time), Some(peak)) = (Spread::of(measured.seconds()), Spread::of(measured.megabytes()))
-            else {
-                bail!("{}: nothing was measured", row.name);
-            };
-            let added = Spread::of(measured.reports.iter().map(|r| r.peak_mb - r.start_mb));
-            let added = added.map_or(0.0, |added| added.median);
-            times.push((points, time.median));
-            memories.push((points, added));
+            let Some(cost) = measured.cost() else { bail!("{}: nothing was measured", row.name) };
+            times.push([points, cost.seconds]);
+            memories.push([points, cost.added_mb]);
             sizes.row(vec![
                 row.name.clone(),
                 row.points().to_string(),
                 milliseconds(&measured),
-                format!("{:.2}", 1e6 * time.median / points),
-                format!("{:.0}", peak.median),
-                format!("{:.2}", 1024.0 * added / points),
+                format!("{:.2}", 1e6 * cost.seconds / points),
+                format!("{:.0}", cost.peak_mb),
+                format!("{:.2}", 1024.0 * cost.added_mb / points),
             ]);
         }
-        let word = |points: &[(f64, f64)]| exponent(points).map_or("-".into(), |e| format!("{e:.3}"));
+        let word = |points: &[[f64; 2]]| exponent(points).map_or("-".into(), |e| format!("{e:.3}"));
         growth.row(vec![family.name.into(), word(&times), word(&memories)]);
     }
 
@@ -116,33 +112,4 @@ fn families(args: &ScaleArgs) -> anyhow::Result<Vec<Family>> {
         bail!(galerkin::Error::Setting { what, why });
     }
     Ok(families)
-}
-
-/// The slope of log y against log x by least squares; `None` with fewer than two points or a y that is not positive.
-fn exponent(points: &[(f64, f64)]) -> Option<f64> {
-    if points.len() < 2 || points.iter().any(|(_, y)| *y <= 0.0) {
-        return None;
-    }
-    let logs: Vec<(f64, f64)> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();
-    let count = logs.len() as f64;
-    let mean = (logs.iter().map(|l| l.0).sum::<f64>() / count, logs.iter().map(|l| l.1).sum::<f64>() / count);
-    let above: f64 = logs.iter().map(|(x, y)| (x - mean.0) * (y - mean.1)).sum();
-    let below: f64 = logs.iter().map(|(x, _)| (x - mean.0) * (x - mean.0)).sum();
-    Some(above / below)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exponents_of_powers_are_their_exponents() {
-        let power = |p: f64| [8.0, 16.0, 64.0].map(|x: f64| (x, 3.0 * x.powf(p)));
-        for p in [0.5, 1.0, 2.0] {
-            // Logarithms are rounded, to sixteen digits.
-            assert!((exponent(&power(p)).unwrap() - p).abs() < 1e-12);
-        }
-        assert_eq!(exponent(&power(1.0)[..1]), None);
-        assert_eq!(exponent(&[(1.0, 1.0), (2.0, 0.0)]), None);
-    }
 }

@@ -53,7 +53,7 @@ pub(super) fn study(experiment: Experiment, scale: Scale) -> Option<Study> {
             ("Trained at one level of noise, evaluated at others", 1e-2, inverse(scale, true))
         }
         Experiment::Seeds => ("Seeds of the Galerkin transformer on Burgers' equation", 1e-3, seeds(scale)),
-        Experiment::Theory | Experiment::All => return None,
+        Experiment::MemorySpeed | Experiment::Theory | Experiment::All => return None,
     };
     Some(Study { title, unit, rows })
 }

@@ -1,6 +1,7 @@
 //! `galerkin reproduce`: the paper's experiments as queues of runs that go on where they were.
 
 mod experiments;
+mod memory_speed;
 mod report;
 mod theory;
 
@@ -31,16 +32,17 @@ pub(super) fn run(args: Reproduce) -> anyhow::Result<()> {
     };
     let device = device::parse("cpu")?;
     for experiment in experiments {
-        match study(experiment, args.scale) {
-            Some(study) => reproduce(experiment, &study, &args, &device)?,
-            None => theory::run(&args, &device)?,
+        match (study(experiment, args.scale), experiment) {
+            (Some(study), _) => reproduce(experiment, &study, &args, &device)?,
+            (None, Experiment::MemorySpeed) => memory_speed::run(&args)?,
+            (None, _) => theory::run(&args, &device)?,
         }
     }
     Ok(())
 }
 
 fn reproduce(experiment: Experiment, study: &Study, args: &Reproduce, device: &Device) -> anyhow::Result<()> {
-    let chosen = choose(&study.rows, &args.only)?;
+    let chosen = choose(&study.rows, |row| &row.id, &args.only)?;
     if !args.report {
         if !args.quiet {
             plan(study, &chosen, args, device)?;
@@ -65,15 +67,16 @@ fn reproduce(experiment: Experiment, study: &Study, args: &Reproduce, device: &D
 }
 
 /// Rows by name, or all of them.
-fn choose<'a>(rows: &'a [Row], only: &[String]) -> anyhow::Result<Vec<&'a Row>> {
-    for name in only {
-        if !rows.iter().any(|row| row.id == *name) {
-            let names: Vec<_> = rows.iter().map(|row| row.id.as_str()).collect();
-            let (what, why) = (format!("--only {name}"), format!("the rows are {}", names.join(", ")));
+fn choose<'a, R>(rows: &'a [R], name: fn(&R) -> &str, only: &[String]) -> anyhow::Result<Vec<&'a R>> {
+    for wanted in only {
+        if !rows.iter().any(|row| name(row) == wanted) {
+            let names: Vec<_> = rows.iter().map(name).collect();
+            let (what, why) = (format!("--only {wanted}"), format!("the rows are {}", names.join(", ")));
             bail!(galerkin::Error::Setting { what, why });
         }
     }
-    Ok(rows.iter().filter(|row| only.is_empty() || only.contains(&row.id)).collect())
+    let chosen = |row: &&R| only.is_empty() || only.iter().any(|wanted| name(row) == wanted);
+    Ok(rows.iter().filter(chosen).collect())
 }
 
 fn folder(row: &Row, args: &Reproduce) -> RunFolder {
