@@ -51,6 +51,19 @@ pub fn sum(x: &[f32]) -> f32 {
     fold(acc)
 }
 
+/// The largest of `least` and all xᵢ; a NaN among them is passed over.
+#[inline(always)]
+pub fn largest(least: f32, x: &[f32]) -> f32 {
+    let mut acc = [least; LANES];
+    let (blocks, rest) = x.as_chunks::<LANES>();
+    for block in blocks {
+        for (a, v) in acc.iter_mut().zip(block) {
+            *a = if *v > *a { *v } else { *a };
+        }
+    }
+    acc.iter().chain(rest).fold(least, |a, v| a.max(*v))
+}
+
 /// Σ xᵢ yᵢ in a fixed order.
 #[inline(always)]
 pub fn dot(x: &[f32], y: &[f32]) -> f32 {
@@ -179,6 +192,8 @@ mod tests {
             let total: usize = (0..len).sum();
             assert_eq!(sum(&x), total as f32);
             assert_eq!(vectorize!(dot(&x, &vec![2.0; len])), 2.0 * total as f32);
+            assert_eq!(largest(-1.0, &x), len as f32 - 1.0);
+            assert_eq!(largest(1e3, &x), 1e3);
         }
     }
 }

@@ -8,10 +8,11 @@
 //! ```
 //!
 //! w is 1 for softmax and 1/n for fourier, or the quadrature weights. A row of A is never stored: the softmax keeps a running maximum and sum
-//! over blocks of keys, and the backward pass computes each block again from ℓ. A worker owns rows: their dQ̃ as queries, and their dK̃
-//! and dV as keys, so no two workers add to the same place; the price is that S is computed twice.
+//! over blocks of keys, and the backward pass computes each block again from ℓ. There a worker owns a *portion* of a sample's keys: their dK̃ and
+//! dV, and a dQ̃ of its own of all queries, which are summed afterwards. So every block is computed once.
 //!
-//! Full-width tensors Q̃, K̃, V, O, dO are (B, n, H·D), heads side by side.
+//! Full-width tensors Q̃, K̃, V, O, dO are (B, n, H·D), heads side by side. K̃ᵀ and Vᵀ are (B, H·D, n): as the right factor of a product a transposed
+//! view would be packed again for every tile of queries.
 //! Kept for the backward pass: O, and for softmax ℓ (B, n, H).
 
 use super::heads::{Heads, Side, Tile};
@@ -20,12 +21,14 @@ use super::{Attention, Grads, Kind, Norm};
 use crate::dims::take;
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::par::{self, Rows, equal, pieces, sum_lanes};
-use crate::simd::{dot, exp, sum, vectorize};
-use crate::tile::{add_column_sums, set_affine};
+use crate::simd::{dot, exp, largest, sum, vectorize};
+use crate::tile::{add, add_column_sums, set_affine, transpose};
 use std::ops::Range;
 
 /// Keys per block: with a tile of queries, their scores and two full-width tiles stay in cache.
 const KEYS: usize = 128;
+/// Portions of keys over all samples, at least: as many threads can work on a backward pass.
+const PORTIONS: usize = 16;
 
 pub(crate) struct Quadratic<'a> {
     heads: &'a Heads<'a>,
@@ -34,11 +37,11 @@ pub(crate) struct Quadratic<'a> {
     full: usize,
 }
 
-/// Q̃, K̃, V of all points.
+/// Q̃, K̃ᵀ and V or Vᵀ of all points.
 #[derive(Clone, Copy)]
 struct Sides<'a> {
     q: &'a [f32],
-    k: &'a [f32],
+    k_transposed: &'a [f32],
     v: &'a [f32],
 }
 
@@ -59,8 +62,7 @@ impl<'a> Quadratic<'a> {
     /// Scratch of a worker in any pass.
     fn share<T: Tail>(&self, tail: &T) -> usize {
         let (d, m, heads) = (self.heads.dims.d, self.rows.tile, self.heads.dims.heads);
-        let block = m.max(KEYS) * KEYS.max(m);
-        tail.tile_len(m) + m * (4 * self.full + 3 * d + 5 * heads) + 2 * block
+        tail.tile_len(m) + m * (self.full + 2 * d + heads + 2 + 2 * KEYS)
     }
 
     fn grads_len<T: Tail>(&self, tail: &T) -> usize {
@@ -71,8 +73,18 @@ impl<'a> Quadratic<'a> {
         if self.heads.dims.norm == Norm::Instance { 4 * self.heads.dims.d } else { 0 }
     }
 
+    /// Portions of the keys of a sample, of whole blocks.
+    fn portions(&self) -> usize {
+        PORTIONS.div_ceil(self.rows.samples.max(1)).min(self.rows.n.div_ceil(KEYS)).max(1)
+    }
+
+    /// The first key of a portion within its sample.
+    fn portion_start(&self, portion: usize) -> usize {
+        (self.rows.n.div_ceil(KEYS) * portion / self.portions() * KEYS).min(self.rows.n)
+    }
+
     pub fn workspace_len<T: Tail>(&self, tail: &T, threads: usize) -> usize {
-        4 * self.rows.total() * self.full
+        (7 + self.portions()) * self.rows.total() * self.full
             + self.rows.total() * self.heads.dims.heads
             + self.rows.lanes * self.grads_len(tail)
             + self.rows.samples * self.rows.chunks * self.sums_len()
@@ -81,7 +93,7 @@ impl<'a> Quadratic<'a> {
 
     /// Workspace of [`weights`](Self::weights).
     pub fn weights_len(&self, threads: usize) -> usize {
-        3 * self.rows.total() * self.full + threads.max(1) * self.share(&super::Bare)
+        4 * self.rows.total() * self.full + threads.max(1) * self.share(&super::Bare)
     }
 
     /// Q̃, K̃ and V of all points into three tensors.
@@ -104,15 +116,23 @@ impl<'a> Quadratic<'a> {
         });
     }
 
+    /// (n, H·D) of every sample to (H·D, n).
+    fn transposed(&self, tensor: &[f32], out: &mut [f32]) {
+        let (n, full) = (self.rows.n, self.full);
+        par::for_each(self.rows.samples, equal(out, n * full), &mut [], 0, &|sample, out, _| {
+            transpose(&tensor[sample * n * full..][..n * full], n, full, out);
+        });
+    }
+
     /// The tiles of a lane with their sample.
     fn tiles(&self, lane: usize) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
         let rows = self.rows;
         rows.lane(lane).flat_map(move |chunk| rows.tiles(chunk).map(move |tile| (chunk / rows.chunks, tile)))
     }
 
-    /// The keys of a sample in blocks, as rows counted over all samples.
-    fn blocks(&self, sample: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (start, end) = (sample * self.rows.n, (sample + 1) * self.rows.n);
+    /// Some keys of a sample in blocks, as rows counted over all samples.
+    fn blocks(&self, sample: usize, keys: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (start, end) = (sample * self.rows.n + keys.start, sample * self.rows.n + keys.end);
         (start..end).step_by(KEYS).map(move |s| s..(s + KEYS).min(end))
     }
 
@@ -122,11 +142,18 @@ impl<'a> Quadratic<'a> {
         View::strided(&tensor[rows.start * self.full + h * wide..], rows.len(), wide, self.full)
     }
 
+    /// Columns of head h of a transposed tensor: (D, keys).
+    fn columns<'v>(&self, tensor: &'v [f32], h: usize, keys: &Range<usize>) -> View<'v> {
+        let (n, wide) = (self.rows.n, self.heads.dims.wide());
+        let (sample, first) = (keys.start / n, keys.start % n);
+        View::strided(&tensor[(sample * self.full + h * wide) * n + first..], wide, keys.len(), n)
+    }
+
     /// S of a block of queries and keys.
     fn scores(&self, sides: &Sides, h: usize, queries: &Range<usize>, keys: &Range<usize>, s: &mut [f32]) {
         let scale = 1.0 / (self.heads.dims.wide() as f32).sqrt();
-        let (q, k) = (self.head(sides.q, h, queries), self.head(sides.k, h, keys));
-        gemm(Into::Set, scale, q, k.t(), ViewMut::new(s, queries.len(), keys.len()));
+        let (q, k) = (self.head(sides.q, h, queries), self.columns(sides.k_transposed, h, keys));
+        gemm(Into::Set, scale, q, k, ViewMut::new(s, queries.len(), keys.len()));
     }
 
     /// w_j, or the constant that stands for it.
@@ -167,7 +194,7 @@ impl<'a> Quadratic<'a> {
         for h in 0..heads {
             top.fill(f32::NEG_INFINITY);
             total.fill(0.0);
-            for keys in self.blocks(tile.sample) {
+            for keys in self.blocks(tile.sample, 0..self.rows.n) {
                 let s = &mut s[..tile.rows * keys.len()];
                 self.scores(sides, h, &queries, &keys, s);
                 if self.softmax() {
@@ -210,7 +237,7 @@ impl<'a> Quadratic<'a> {
         let weights = self.heads.input.weights.map(|w| &w[keys.clone()]);
         vectorize!({
             for (r, (s, o)) in s.chunks_exact_mut(keys.len()).zip(o).enumerate() {
-                let larger = s.iter().fold(top[r], |m, v| m.max(*v));
+                let larger = largest(top[r], s);
                 let scale = exp(top[r] - larger);
                 s.iter_mut().for_each(|s| *s = exp(*s - larger));
                 if let Some(w) = weights {
@@ -240,9 +267,10 @@ impl<'a> Quadratic<'a> {
     pub fn forward<T: Tail>(&self, tail: &T, out: &mut [f32], saved: &mut [f32], workspace: &mut [f32]) {
         let (rows, full, d, heads) = (self.rows, self.full, self.heads.dims.d, self.heads.dims.heads);
         let (tail_len, share, mut rest) = (tail.tile_len(rows.tile), self.share(tail), workspace);
-        let [q, k, v] = [0; 3].map(|_| take(&mut rest, rows.total() * full));
+        let [q, k, v, k_transposed] = [0; 4].map(|_| take(&mut rest, rows.total() * full));
         self.project([q, k, v], rest, share);
-        let sides = Sides { q, k, v };
+        self.transposed(k, k_transposed);
+        let sides = Sides { q, k_transposed, v };
         let (o, log_sums) = saved.split_at_mut(rows.total() * full);
         let parts = (
             pieces(out, |l| rows.row_of_lane(l) * d),
@@ -281,13 +309,17 @@ impl<'a> Quadratic<'a> {
         let (tail_len, share, grads_len) = (tail.tile_len(rows.tile), self.share(tail), self.grads_len(tail));
         let lengths = self.heads.dims.lengths();
         let mut rest = workspace;
-        let [q, k, v, do_] = [0; 4].map(|_| take(&mut rest, rows.total() * full));
+        let [q, k, v, do_, k_transposed, v_transposed, dk] =
+            [0; 7].map(|_| take(&mut rest, rows.total() * full));
+        let dq = take(&mut rest, self.portions() * rows.total() * full);
         let delta = take(&mut rest, rows.total() * heads);
         let lane_grads = take(&mut rest, rows.lanes * grads_len);
         let sums_len = self.sums_len();
         let chunk_sums = take(&mut rest, rows.samples * rows.chunks * sums_len);
         self.project([q, k, v], rest, share);
-        let sides = Sides { q, k, v };
+        self.transposed(k, k_transposed);
+        self.transposed(v, v_transposed);
+        let (sides, dv) = (Sides { q, k_transposed, v: v_transposed }, v);
         let (o, log_sums) = saved.split_at(rows.total() * full);
 
         // Tail and output projection: dO and δ.
@@ -340,7 +372,19 @@ impl<'a> Quadratic<'a> {
             }
         });
 
-        // Scores and projections. Twice where Q and K are normalised over the points.
+        // Scores: dK̃ and dV of a portion of keys, and its part of dQ̃.
+        let (portions, n) = (self.portions(), rows.n);
+        let by_portion = |item: usize| (item / portions * n + self.portion_start(item % portions)) * full;
+        let parts = (pieces(&mut *dk, by_portion), pieces(&mut *dv, by_portion), equal(dq, n * full));
+        let incoming = Incoming { log_sums, do_, delta };
+        par::for_each(rows.samples * portions, parts, rest, share, &|item, (dk, dv, dq), scratch| {
+            let (sample, portion) = (item / portions, item % portions);
+            let keys = self.portion_start(portion)..self.portion_start(portion + 1);
+            self.portion_backward(&sides, k, &incoming, sample, keys, [dq, dk, dv], scratch);
+        });
+
+        // Projections. Twice where Q and K are normalised over the points.
+        let (dq, dk, dv) = (&*dq, &*dk, &*dv);
         let passes = if sums_len > 0 { [true, false].as_slice() } else { [false].as_slice() };
         for &collect in passes {
             let parts = (
@@ -348,7 +392,6 @@ impl<'a> Quadratic<'a> {
                 equal(lane_grads, grads_len),
                 pieces(chunk_sums, |l| rows.lane_start(l) * sums_len),
             );
-            let incoming = Incoming { log_sums, do_, delta };
             par::for_each(rows.lanes, parts, rest, share, &|lane, (dx, lane_grads, sums), scratch| {
                 let first = rows.row_of_lane(lane);
                 let mut grads = Grads::carve(&mut lane_grads[tail.grads_len()..], lengths);
@@ -356,12 +399,31 @@ impl<'a> Quadratic<'a> {
                     sums.fill(0.0);
                 }
                 for (i, chunk) in rows.lane(lane).enumerate() {
-                    let own = &mut sums[i * sums_len..][..sums_len];
+                    let (own, sample) = (&mut sums[i * sums_len..][..sums_len], chunk / rows.chunks);
                     for range in rows.tiles(chunk) {
+                        let mut scratch = &mut *scratch;
+                        let total = take(&mut scratch, range.len() * full);
+                        // The parts of dQ̃ that the portions have, in their order.
+                        let at = (range.start - sample * n) * full..(range.end - sample * n) * full;
+                        let part =
+                            |portion: usize| &dq[(sample * portions + portion) * n * full..][at.clone()];
+                        total.copy_from_slice(part(0));
+                        (1..portions).for_each(|portion| add(total, part(portion)));
+                        let rows_of = range.start * full..range.end * full;
+                        let sides =
+                            [(Side::Q, &*total), (Side::K, &dk[rows_of.clone()]), (Side::V, &dv[rows_of])];
                         let dx = &mut dx[(range.start - first) * d..(range.end - first) * d];
-                        let sums = if collect { NormSums::Collect(own) } else { NormSums::Known(own) };
-                        let tile = self.heads.tile(chunk / rows.chunks, range);
-                        self.tile_backward(&sides, &incoming, &tile, sums, dx, &mut grads, scratch);
+                        let mut sums = if collect { NormSums::Collect(own) } else { NormSums::Known(own) };
+                        let tile = self.heads.tile(sample, range);
+                        let [hat, g] = [0; 2].map(|_| take(&mut scratch, tile.rows * d));
+                        let r = take(&mut scratch, tile.rows * heads);
+                        for (side, gradient) in sides {
+                            self.heads.normalized(side, &tile, hat, r);
+                            let normalized = (&*hat, &*r);
+                            self.heads.widened_backward(
+                                side, &tile, normalized, gradient, &mut sums, dx, &mut grads, g,
+                            );
+                        }
                     }
                 }
             });
@@ -377,46 +439,39 @@ impl<'a> Quadratic<'a> {
         }
     }
 
-    /// dQ̃ of a tile's points as queries, dK̃ and dV of the same points as keys, and from there to the parameters and to x.
+    /// dK̃ and dV of a portion of a sample's keys, and its part of dQ̃ of all queries.
     #[allow(clippy::too_many_arguments)]
-    fn tile_backward(
+    fn portion_backward(
         &self,
         sides: &Sides,
+        k: &[f32],
         incoming: &Incoming,
-        tile: &Tile,
-        mut sums: NormSums,
-        dx: &mut [f32],
-        grads: &mut Grads,
+        sample: usize,
+        keys: Range<usize>,
+        [dq, dk, dv]: [&mut [f32]; 3],
         mut scratch: &mut [f32],
     ) {
-        let (d, heads, wide, full, m) =
-            (self.heads.dims.d, self.heads.dims.heads, self.heads.dims.wide(), self.full, tile.rows);
-        let scale = 1.0 / (wide as f32).sqrt();
-        let own = tile.first..tile.first + m;
-        let [dq, dk, dv] = [0; 3].map(|_| take(&mut scratch, m * full));
-        let [hat, g] = [0; 2].map(|_| take(&mut scratch, m * d));
-        let r = take(&mut scratch, m * heads);
-        let [a, ds] = [0; 2].map(|_| take(&mut scratch, m * KEYS));
+        let (heads, wide, full, n) = (self.heads.dims.heads, self.heads.dims.wide(), self.full, self.rows.n);
+        let (scale, tile, start) = (1.0 / (wide as f32).sqrt(), self.rows.tile, sample * n);
+        let [a, ds] = [0; 2].map(|_| take(&mut scratch, tile * KEYS));
         [&mut *dq, &mut *dk, &mut *dv].into_iter().for_each(|g| g.fill(0.0));
         for h in 0..heads {
-            for other in self.blocks(tile.sample) {
-                let (a, ds) = (&mut a[..m * other.len()], &mut ds[..m * other.len()]);
-                self.block_backward(sides, incoming, tile.sample, h, &own, &other, a, ds);
-                let ds_view = View::new(ds, m, other.len());
-                let dq = ViewMut::strided(&mut dq[h * wide..], m, wide, full);
-                gemm(Into::Add, scale, ds_view, self.head(sides.k, h, &other), dq);
-
-                self.block_backward(sides, incoming, tile.sample, h, &other, &own, a, ds);
-                let (a, ds) = (View::new(a, other.len(), m), View::new(ds, other.len(), m));
-                let dv = ViewMut::strided(&mut dv[h * wide..], m, wide, full);
-                gemm(Into::Add, 1.0, a.t(), self.head(incoming.do_, h, &other), dv);
-                let dk = ViewMut::strided(&mut dk[h * wide..], m, wide, full);
-                gemm(Into::Add, scale, ds.t(), self.head(sides.q, h, &other), dk);
+            for keys_of_block in self.blocks(sample, keys.clone()) {
+                let m = keys_of_block.len();
+                let own = (keys_of_block.start - start - keys.start) * full + h * wide;
+                for first in (0..n).step_by(tile) {
+                    let queries = start + first..start + (first + tile).min(n);
+                    let (a, ds) = (&mut a[..queries.len() * m], &mut ds[..queries.len() * m]);
+                    self.block_backward(sides, incoming, sample, h, &queries, &keys_of_block, a, ds);
+                    let (a, ds) = (View::new(a, queries.len(), m), View::new(ds, queries.len(), m));
+                    let dv = ViewMut::strided(&mut dv[own..], m, wide, full);
+                    gemm(Into::Add, 1.0, a.t(), self.head(incoming.do_, h, &queries), dv);
+                    let dk = ViewMut::strided(&mut dk[own..], m, wide, full);
+                    gemm(Into::Add, scale, ds.t(), self.head(sides.q, h, &queries), dk);
+                    let dq = ViewMut::strided(&mut dq[first * full + h * wide..], queries.len(), wide, full);
+                    gemm(Into::Add, scale, ds, self.head(k, h, &keys_of_block), dq);
+                }
             }
-        }
-        for (side, wide_gradient) in [(Side::Q, dq), (Side::K, dk), (Side::V, dv)] {
-            self.heads.normalized(side, tile, hat, r);
-            self.heads.widened_backward(side, tile, (hat, r), wide_gradient, &mut sums, dx, grads, g);
         }
     }
 
@@ -435,8 +490,8 @@ impl<'a> Quadratic<'a> {
     ) {
         let heads = self.heads.dims.heads;
         self.scores(sides, h, queries, keys, a);
-        let (do_, v) = (self.head(incoming.do_, h, queries), self.head(sides.v, h, keys));
-        gemm(Into::Set, 1.0, do_, v.t(), ViewMut::new(ds, queries.len(), keys.len()));
+        let (do_, v) = (self.head(incoming.do_, h, queries), self.columns(sides.v, h, keys));
+        gemm(Into::Set, 1.0, do_, v, ViewMut::new(ds, queries.len(), keys.len()));
         self.mask(sample, h, queries, keys, ds);
         if self.softmax() {
             let weights = self.heads.input.weights.map(|w| &w[keys.clone()]);
@@ -462,9 +517,10 @@ impl<'a> Quadratic<'a> {
     pub fn weights(&self, out: &mut [f32], workspace: &mut [f32]) {
         let (rows, full, n, heads) = (self.rows, self.full, self.rows.n, self.heads.dims.heads);
         let (share, mut rest) = (self.share(&super::Bare), workspace);
-        let [q, k, v] = [0; 3].map(|_| take(&mut rest, rows.total() * full));
+        let [q, k, v, k_transposed] = [0; 4].map(|_| take(&mut rest, rows.total() * full));
         self.project([q, k, v], rest, share);
-        let sides = Sides { q, k, v };
+        self.transposed(k, k_transposed);
+        let sides = Sides { q, k_transposed, v };
         par::for_each(rows.samples * heads, equal(out, n * n), &mut [], 0, &|item, out, _| {
             let (sample, h) = (item / heads, item % heads);
             let all = sample * n..(sample + 1) * n;

@@ -340,7 +340,8 @@ fn scaled(preset: Preset, scale: Scale) -> RunConfig {
         Scale::Paper => {}
         Scale::Cpu => match preset {
             Preset::Burgers | Preset::FnoBurgers | Preset::FnoDarcy => {}
-            Preset::Darcy | Preset::DarcyInverse => config.train.epochs = 36,
+            Preset::Darcy => config.train.epochs = 60,
+            Preset::DarcyInverse => config.train.epochs = 36,
         },
         Scale::Quick => {
             config.data.folder = if line { "datasets/quick-burgers" } else { "datasets/quick-darcy" }.into();
