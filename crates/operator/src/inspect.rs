@@ -241,8 +241,8 @@ fn fno_parameters(config: &FnoConfig, axes: i32) -> f64 {
         + linear(config.feed_forward, config.outputs)
 }
 
-/// Bytes of the program itself with its threads and their workspaces.
-const PROCESS: u64 = 20 << 20;
+/// Bytes of the program itself with its threads, their workspaces and what the command's allocator does not give back.
+const PROCESS: u64 = 60 << 20;
 
 fn part(name: impl Into<String>, flops: usize, kept: usize) -> Component {
     Component { name: name.into(), parameters: 0, flops: flops as u64, kept: kept as u64 }
