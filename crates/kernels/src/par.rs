@@ -15,7 +15,7 @@ pub fn threads() -> usize {
 /// Runs `f` on a thread of the pool.
 ///
 /// Called from elsewhere, every operation wakes a thread of the pool, waits for it, and leaves its data in the cache of
-/// another core. A program does well to do all its work in here: a training step on Burgers' equation takes a sixth less
+/// another core. A program does well to do all its work in here: a training step on Burgers' equation took a sixth less
 /// time on two threads.
 pub fn on_pool<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     rayon::scope(|_| f())

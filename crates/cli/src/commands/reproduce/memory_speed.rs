@@ -37,7 +37,7 @@ struct Family {
     paper: [f64; 3],
 }
 
-/// Rate at which times are estimated before they are measured, in operations per second: two cores reach it on a busy day.
+/// Rate at which times are estimated before they are measured, in operations per second: about that of softmax attention on two cores.
 const RATE: f64 = 1e11;
 /// The paper's samples per step.
 const BATCH: usize = 4;
