@@ -2,9 +2,12 @@
 //!
 //! R is the number of threads times the rate of single-threaded `gemm` on 240 × 96 × 96, measured first. A row is
 //! the best of several repetitions, because on a shared machine the disturbances only ever add time.
+//!
+//! `… -- instructions` counts instructions instead, with valgrind.
 #![allow(clippy::print_stdout)]
 
 mod encoder;
+mod instructions;
 mod resample;
 mod spectral;
 mod timing;
@@ -14,6 +17,11 @@ use timing::Machine;
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    match &wanted[..] {
+        [word, name] if word == instructions::COUNTED => return instructions::counted(name),
+        [word] if word == "instructions" => return instructions::run(),
+        _ => {}
+    }
     let machine = Machine::measure();
     println!(
         "{} threads, gemm 240x96x96 on one thread {:.1} GFLOP/s, R = {:.1} GFLOP/s",

@@ -20,7 +20,7 @@ use crate::args::{MeasureArgs, Pass};
 
 /// What a process says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Report {
+pub(in crate::commands) struct Report {
     /// Of every repetition after one to warm up.
     #[serde(default)]
     pub(super) seconds: Vec<f64>,
@@ -33,6 +33,17 @@ pub(super) struct Report {
     /// There was too little memory for it.
     #[serde(default)]
     pub(super) out_of_memory: bool,
+}
+
+impl Report {
+    pub(in crate::commands) fn fitted(&self) -> bool {
+        !self.out_of_memory
+    }
+
+    /// Of the fastest repetition.
+    pub(super) fn fastest(&self) -> f64 {
+        self.seconds.iter().copied().fold(f64::INFINITY, f64::min)
+    }
 }
 
 /// Adam's pace in measured steps, which PyTorch's half has too.

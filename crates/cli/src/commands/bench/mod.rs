@@ -11,9 +11,11 @@ mod scale;
 
 use anyhow::Context;
 
+pub(super) use self::measure::Report;
+pub(super) use self::process::Cost;
 pub(super) use self::rows::{KINDS, Row};
 
-use self::process::{Measured, Side, interleave, say};
+use self::process::{Side, interleave, say};
 use self::report::{Spread, milliseconds};
 use self::rows::{choose, rows};
 use crate::args::{Bench, BenchKind, BenchOptions, Pass};
@@ -28,21 +30,12 @@ pub(super) fn run(args: Bench) -> anyhow::Result<()> {
     }
 }
 
-/// What training steps of a network take: medians over processes.
-pub(super) struct Cost {
-    pub(super) seconds: f64,
-    /// The peak of the process, in megabytes.
-    pub(super) peak_mb: f64,
-    /// What the steps added to it.
-    pub(super) added_mb: f64,
-}
-
-/// Training steps of one network, each process by itself; `None` if they do not fit into memory.
-pub(super) fn training_cost(row: &Row, how: &BenchOptions) -> anyhow::Result<Option<Cost>> {
+/// Training steps of a network in a process of its own.
+pub(super) fn training(row: &Row, how: &BenchOptions) -> anyhow::Result<Report> {
     let folder = tempfile::tempdir().context("a temporary folder")?;
     let files = prepare::write(row, folder.path())?;
-    let measured = interleave(&[Side::ours()?], &[Pass::Train], &files, folder.path(), how)?;
-    Ok(measured.first().and_then(Measured::cost))
+    let report = Side::ours()?.measure(Pass::Train, &files, &folder.path().join("output.npy"), how)?;
+    Ok(report.unwrap_or(Report { out_of_memory: true, ..Report::default() }))
 }
 
 /// Our own numbers.

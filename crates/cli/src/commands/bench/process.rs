@@ -8,7 +8,6 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use galerkin_data::io::npy;
 
-use super::Cost;
 use super::measure::Report;
 use super::prepare::Files;
 use super::report::Spread;
@@ -33,6 +32,17 @@ pub(super) struct Measured {
     pub(super) pass: Pass,
     /// One per process; none if the pass does not fit into memory.
     pub(super) reports: Vec<Report>,
+}
+
+/// What passes of a network take: medians over processes.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::commands) struct Cost {
+    /// Of the fastest pass of a process.
+    pub(in crate::commands) seconds: f64,
+    /// The peak of the process, in megabytes.
+    pub(in crate::commands) peak_mb: f64,
+    /// What the passes added to it.
+    pub(in crate::commands) added_mb: f64,
 }
 
 impl Side {
@@ -79,14 +89,14 @@ impl Side {
         let last = said.lines().last().unwrap_or_default();
         let report: Report = serde_json::from_str(last)
             .with_context(|| format!("{} {}: expected JSON, found {last:?}", self.name, pass.name()))?;
-        Ok((!report.out_of_memory).then_some(report))
+        Ok(report.fitted().then_some(report))
     }
 }
 
 impl Measured {
     /// The fastest step of every process, in seconds.
     pub(super) fn seconds(&self) -> Vec<f64> {
-        self.reports.iter().map(|r| r.seconds.iter().copied().fold(f64::INFINITY, f64::min)).collect()
+        self.reports.iter().map(Report::fastest).collect()
     }
 
     /// The largest memory of every process before its first step, in megabytes.
@@ -98,14 +108,17 @@ impl Measured {
     pub(super) fn megabytes(&self) -> Vec<f64> {
         self.reports.iter().map(|report| report.peak_mb).collect()
     }
+}
 
-    /// Medians; `None` if nothing fitted into memory.
-    pub(super) fn cost(&self) -> Option<Cost> {
-        let median = |numbers: Vec<f64>| Spread::of(numbers).map(|spread| spread.median);
-        Some(Cost {
-            seconds: median(self.seconds())?,
-            peak_mb: median(self.megabytes())?,
-            added_mb: median(self.reports.iter().map(|report| report.peak_mb - report.start_mb).collect())?,
+impl Cost {
+    /// `None` if nothing fitted into memory.
+    pub(in crate::commands) fn of(reports: &[Report]) -> Option<Self> {
+        let fitted = || reports.iter().filter(|report| report.fitted());
+        let median = |number: fn(&Report) -> f64| Some(Spread::of(fitted().map(number))?.median);
+        Some(Self {
+            seconds: median(Report::fastest)?,
+            peak_mb: median(|report| report.peak_mb)?,
+            added_mb: median(|report| report.peak_mb - report.start_mb)?,
         })
     }
 }

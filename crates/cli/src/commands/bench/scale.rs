@@ -1,14 +1,14 @@
 //! `galerkin bench scale`: training steps on growing grids, and with more threads.
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use galerkin::layers::AttentionKind;
 use galerkin::models::Transformer2dConfig;
 use galerkin::theory::stability::exponent;
 
-use super::prepare;
-use super::process::{Measured, Side, interleave, say};
+use super::process::{Cost, Measured, say};
 use super::report::{self, Spread, milliseconds};
 use super::rows::{KINDS, Row, choose, rows};
+use super::training;
 use crate::args::{BenchOptions, Pass, ScaleArgs};
 use crate::output::Table;
 
@@ -18,31 +18,48 @@ struct Family {
     rows: Vec<Row>,
 }
 
+/// A row with so many threads.
+struct Job<'a> {
+    row: &'a Row,
+    threads: u32,
+    measured: Measured,
+}
+
+impl Job<'_> {
+    fn name(&self) -> String {
+        format!("{} with {} thread{}", self.row.name, self.threads, if self.threads == 1 { "" } else { "s" })
+    }
+}
+
 /// Rows that are measured with one thread and with all of them.
 const THREADS: [&str; 2] = ["burgers-gt-8192", "darcy-141"];
 
 pub(super) fn run(args: &ScaleArgs) -> anyhow::Result<()> {
     let how = &args.options;
     let families = families(args)?;
-    let folder = tempfile::tempdir().context("a temporary folder")?;
-    let sides = [Side::ours()?];
-    let mut csv = report::Csv::default();
-    let mut measure = |row: &Row, how: &BenchOptions, name: &str| -> anyhow::Result<Option<Measured>> {
-        say(how, name)?;
-        let files = prepare::write(row, folder.path())?;
-        let measured = interleave(&sides, &[Pass::Train], &files, folder.path(), how)?;
-        csv.add(name, &measured);
-        Ok(measured.into_iter().next())
+    let job = |row, threads| {
+        let measured = Measured { side: "ours", pass: Pass::Train, reports: Vec::new() };
+        Job { row, threads, measured }
     };
+    let all = rows(how.tiny);
+    let paired: Vec<&Row> = all.iter().filter(|row| THREADS.contains(&row.name.as_str())).collect();
+    let mut jobs: Vec<Job> =
+        families.iter().flat_map(|family| &family.rows).map(|row| job(row, how.threads)).collect();
+    jobs.extend(paired.iter().flat_map(|row| [job(row, 1), job(row, how.threads)]));
+    measure(&mut jobs, how)?;
+    let mut csv = report::Csv::default();
+    for job in &jobs {
+        csv.add(&job.name(), std::slice::from_ref(&job.measured));
+    }
+    let mut jobs = jobs.into_iter();
 
     let mut sizes = Table::new(&["row", "points", "ms", "µs per point", "MB", "kB per point"]);
     let mut growth = Table::new(&["row", "exponent of time", "exponent of memory"]);
     for family in &families {
         let (mut times, mut memories) = (Vec::new(), Vec::new());
-        for row in &family.rows {
-            let Some(measured) = measure(row, how, &row.name)? else { continue };
+        for Job { row, measured, .. } in jobs.by_ref().take(family.rows.len()) {
             let points = row.points() as f64;
-            let Some(cost) = measured.cost() else { bail!("{}: nothing was measured", row.name) };
+            let Some(cost) = Cost::of(&measured.reports) else { continue };
             times.push([points, cost.seconds]);
             memories.push([points, cost.added_mb]);
             sizes.row(vec![
@@ -60,11 +77,8 @@ pub(super) fn run(args: &ScaleArgs) -> anyhow::Result<()> {
 
     let many = format!("{} threads ms", how.threads);
     let mut threads = Table::new(&["row", "1 thread ms", many.as_str(), "x"]);
-    for row in rows(how.tiny).iter().filter(|row| THREADS.contains(&row.name.as_str())) {
-        let one = BenchOptions { threads: 1, ..how.clone() };
-        let one = measure(row, &one, &format!("{} with 1 thread", row.name))?;
-        let all = measure(row, how, &format!("{} with {} threads", row.name, how.threads))?;
-        let (Some(one), Some(all)) = (one, all) else { continue };
+    while let (Some(one), Some(all)) = (jobs.next(), jobs.next()) {
+        let (row, one, all) = (one.row, one.measured, all.measured);
         let ratio = Spread::of(one.seconds().into_iter().zip(all.seconds()).map(|(one, all)| one / all));
         let ratio = ratio.map_or("-".into(), |ratio| ratio.words());
         threads.row(vec![row.name.clone(), milliseconds(&one), milliseconds(&all), ratio]);
@@ -82,6 +96,21 @@ pub(super) fn run(args: &ScaleArgs) -> anyhow::Result<()> {
         &report::Results { kind: &upto, title: "Growing grids", notes: &notes, tables: &tables, csv },
         how,
     )
+}
+
+/// All jobs in turn, as often as asked, so that a machine that changes its speed changes it for all of them.
+fn measure(jobs: &mut [Job], how: &BenchOptions) -> anyhow::Result<()> {
+    for round in 1..=how.repetitions {
+        for job in jobs.iter_mut() {
+            say(how, &format!("round {round} of {}: {}", how.repetitions, job.name()))?;
+            let report = training(job.row, &BenchOptions { threads: job.threads, ..how.clone() })?;
+            if !report.fitted() {
+                bail!("{}: does not fit into memory; --upto names a smaller grid", job.row.name);
+            }
+            job.measured.reports.push(report);
+        }
+    }
+    Ok(())
 }
 
 /// The chosen families up to the largest grid.

@@ -8,25 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use galerkin::theory::stability::exponent;
 use galerkin_data::io::write_whole;
-use serde::{Deserialize, Serialize};
 
 use super::{choose, report};
 use crate::args::{BenchOptions, Experiment, Reproduce, Scale};
-use crate::commands::bench::{KINDS, Row, training_cost};
+use crate::commands::bench::{Cost, KINDS, Report, Row, training};
 use crate::figures::{Curve, Point, Scene, resolutions};
 use crate::output::Table;
 use crate::progress::duration;
-
-/// What was measured of a row, kept in a file of its own.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Cost {
-    /// There was too little memory for it.
-    does_not_fit: bool,
-    /// Of a step, in seconds.
-    seconds: f64,
-    peak_mb: f64,
-    added_mb: f64,
-}
 
 /// Networks of one kind of attention on growing grids.
 struct Family {
@@ -35,6 +23,14 @@ struct Family {
     rows: Vec<Row>,
     /// Gigabytes, steps per second and GFLOP of the paper, at its 8192 points.
     paper: [f64; 3],
+}
+
+/// What is known of a row.
+struct Found<'a> {
+    row: &'a Row,
+    processes: usize,
+    /// `None` where nothing was measured or nothing fitted into memory.
+    cost: Option<Cost>,
 }
 
 /// Rate at which times are estimated before they are measured, in operations per second: about that of softmax attention on two cores.
@@ -58,24 +54,13 @@ pub(super) fn run(args: &Reproduce) -> anyhow::Result<()> {
         tiny: false,
     };
     if !args.report {
-        let missing: Vec<&Row> = chosen.into_iter().filter(|row| !file(&folder, row).exists()).collect();
-        if !args.quiet {
-            let time: f64 = missing.iter().map(|row| estimate(row, &how)).sum();
-            let (count, time) = (missing.len(), duration(Duration::from_secs_f64(time)));
-            writeln!(io::stderr(), "{TITLE}\n{count} rows to measure, about {time}")?;
-        }
-        for row in missing {
-            if !args.quiet {
-                writeln!(io::stderr(), "{}", row.name)?;
-            }
-            measure(row, &folder, &how)?;
-        }
+        measure(&chosen, &folder, &how, args.quiet)?;
     }
-    let found = read(&rows, &folder)?;
-    if found.iter().all(Option::is_none) {
+    let found: Vec<Vec<Report>> = rows.iter().map(|row| read(&folder, row)).collect::<Result<_, _>>()?;
+    if found.iter().all(Vec::is_empty) {
         bail!("{}: nothing was measured at this scale yet", Experiment::MemorySpeed.name());
     }
-    let found: Vec<(&Row, Option<Cost>)> = rows.iter().zip(found).collect();
+    let found: Vec<Found> = rows.iter().zip(found).map(|(row, reports)| Found::new(row, &reports)).collect();
     let (costs, growth) = (table(&families, &found)?, growth(&families, &found));
     let at = write(args, &families, &found, &costs, &growth, &how)?;
     let mut out = io::stdout().lock();
@@ -114,10 +99,16 @@ fn families(scale: Scale) -> Vec<Family> {
     models.into_iter().chain(alone).collect()
 }
 
-/// Seconds that measuring a row takes: one step to warm up, and two at least.
+/// Seconds that a process of a row takes: one step to warm up, and two at least.
 fn estimate(row: &Row, how: &BenchOptions) -> f64 {
     let step = gigaflops(row).unwrap_or(0.0) * 1e9 / RATE;
-    f64::from(how.repetitions) * (step + how.seconds.max(2.0 * step))
+    step + how.seconds.max(2.0 * step)
+}
+
+impl<'a> Found<'a> {
+    fn new(row: &'a Row, reports: &[Report]) -> Self {
+        Self { row, processes: reports.len(), cost: Cost::of(reports) }
+    }
 }
 
 fn gigaflops(row: &Row) -> anyhow::Result<f64> {
@@ -128,40 +119,54 @@ fn file(folder: &Path, row: &Row) -> PathBuf {
     folder.join(format!("{}.json", row.name))
 }
 
-fn measure(row: &Row, folder: &Path, how: &BenchOptions) -> anyhow::Result<()> {
-    let cost = match training_cost(row, how)? {
-        Some(cost) => Cost {
-            does_not_fit: false,
-            seconds: cost.seconds,
-            peak_mb: cost.peak_mb,
-            added_mb: cost.added_mb,
-        },
-        None => Cost { does_not_fit: true, seconds: 0.0, peak_mb: 0.0, added_mb: 0.0 },
-    };
-    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    Ok(write_whole(file(folder, row), serde_json::to_string(&cost)?.as_bytes())?)
-}
-
-fn read(rows: &[Row], folder: &Path) -> anyhow::Result<Vec<Option<Cost>>> {
-    let read = |row: &Row| {
-        let path = file(folder, row);
-        if !path.exists() {
-            return Ok(None);
+/// The processes that are missing, every row in turn: a machine that changes its speed changes it for all of them.
+fn measure(rows: &[&Row], folder: &Path, how: &BenchOptions, quiet: bool) -> anyhow::Result<()> {
+    let mut missing: Vec<(u32, &Row)> = Vec::new();
+    for &row in rows {
+        let reports = read(folder, row)?;
+        if reports.iter().all(|report| report.fitted()) {
+            missing.extend((reports.len() as u32..how.repetitions).map(|round| (round, row)));
         }
-        let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
-        serde_json::from_slice(&text).with_context(|| path.display().to_string())
-    };
-    rows.iter().map(read).collect()
+    }
+    missing.sort_by_key(|(round, _)| *round);
+    if !quiet {
+        let time: f64 = missing.iter().map(|(_, row)| estimate(row, how)).sum();
+        let (count, time) = (missing.len(), duration(Duration::from_secs_f64(time)));
+        writeln!(io::stderr(), "{TITLE}\n{count} processes to measure, about {time}")?;
+    }
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for (round, row) in missing {
+        let mut reports = read(folder, row)?;
+        if !reports.iter().all(|report| report.fitted()) {
+            continue;
+        }
+        if !quiet {
+            writeln!(io::stderr(), "round {} of {}: {}", round + 1, how.repetitions, row.name)?;
+        }
+        reports.push(training(row, how)?);
+        write_whole(file(folder, row), serde_json::to_string(&reports)?.as_bytes())?;
+    }
+    Ok(())
 }
 
-fn table(families: &[Family], found: &[(&Row, Option<Cost>)]) -> anyhow::Result<Table> {
+/// What a row's file holds; nothing if there is none.
+fn read(folder: &Path, row: &Row) -> anyhow::Result<Vec<Report>> {
+    let path = file(folder, row);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
+    serde_json::from_slice(&text).with_context(|| path.display().to_string())
+}
+
+fn table(families: &[Family], found: &[Found]) -> anyhow::Result<Table> {
     let head = ["row", "n", "MB", "steps/s", "ms", "GFLOP", "paper GB", "paper steps/s", "paper GFLOP"];
     let mut table = Table::new(&head);
-    for (row, cost) in found {
+    for Found { row, processes, cost } in found {
         let mut cells = vec![row.name.clone(), row.points().to_string()];
         cells.extend(match cost {
-            None => ["not run", "", ""].map(String::from),
-            Some(Cost { does_not_fit: true, .. }) => ["does not fit", "", ""].map(String::from),
+            None if *processes == 0 => ["not run", "", ""].map(String::from),
+            None => ["does not fit", "", ""].map(String::from),
             Some(cost) => [
                 format!("{:.0}", cost.peak_mb),
                 format!("{:.2}", 1.0 / cost.seconds),
@@ -180,13 +185,12 @@ fn table(families: &[Family], found: &[(&Row, Option<Cost>)]) -> anyhow::Result<
 }
 
 /// (n, value) of what was measured of a family.
-fn series(family: &Family, found: &[(&Row, Option<Cost>)], of: fn(&Cost) -> f64) -> Vec<[f64; 2]> {
-    let own = found.iter().filter(|(row, _)| family.rows.iter().any(|mine| mine.name == row.name));
-    let costs = own.filter_map(|(row, cost)| Some((row, cost.as_ref().filter(|cost| !cost.does_not_fit)?)));
-    costs.map(|(row, cost)| [row.points() as f64, of(cost)]).collect()
+fn series(family: &Family, found: &[Found], of: fn(&Cost) -> f64) -> Vec<[f64; 2]> {
+    let own = found.iter().filter(|found| family.rows.iter().any(|mine| mine.name == found.row.name));
+    own.filter_map(|found| Some([found.row.points() as f64, of(found.cost.as_ref()?)])).collect()
 }
 
-fn growth(families: &[Family], found: &[(&Row, Option<Cost>)]) -> Table {
+fn growth(families: &[Family], found: &[Found]) -> Table {
     let mut table = Table::new(&["", "exponent of time", "exponent of memory", "exponent of operations"]);
     for family in families.iter().filter(|family| family.rows.len() > 1) {
         let operations: Vec<[f64; 2]> =
@@ -198,13 +202,7 @@ fn growth(families: &[Family], found: &[(&Row, Option<Cost>)]) -> Table {
     table
 }
 
-fn figure(
-    title: &str,
-    unit: &str,
-    families: &[Family],
-    found: &[(&Row, Option<Cost>)],
-    of: fn(&Cost) -> f64,
-) -> Scene {
+fn figure(title: &str, unit: &str, families: &[Family], found: &[Found], of: fn(&Cost) -> f64) -> Scene {
     let curve = |family: &Family| Curve {
         name: family.name.clone(),
         points: series(family, found, of)
@@ -224,7 +222,7 @@ fn figure(
 fn write(
     args: &Reproduce,
     families: &[Family],
-    found: &[(&Row, Option<Cost>)],
+    found: &[Found],
     costs: &Table,
     growth: &Table,
     how: &BenchOptions,
@@ -243,8 +241,8 @@ fn write(
         figure(title, unit, families, found, of).save_in(&at.join("figures"), name)?;
     }
     let mut csv = String::from("row,points,batch,seconds,peak_mb,added_mb,gigaflop\n");
-    for (row, cost) in found {
-        if let Some(Cost { does_not_fit: false, seconds, peak_mb, added_mb }) = cost {
+    for Found { row, cost, .. } in found {
+        if let Some(Cost { seconds, peak_mb, added_mb }) = cost {
             let (name, points, batch, flops) = (&row.name, row.points(), row.batch, gigaflops(row)?);
             let _ =
                 writeln!(csv, "{name},{points},{batch},{seconds:e},{peak_mb:.1},{added_mb:.1},{flops:.2}");
@@ -253,7 +251,7 @@ fn write(
     write_whole(at.join("table.csv"), csv.as_bytes())?;
     let text = format!(
         "# {TITLE}\n\n{}\nTraining steps of {BATCH} samples in processes of their own, {} threads: forward pass, mean square, backward pass, Adam. A time is the \
-         fastest step of a process, the median over {} of them; memory is the peak of the process. Exponents of memory are of what the steps \
+         fastest step of a process, the median over {} of them, which took turns with those of the other rows; memory is the peak of the process. Exponents of memory are of what the steps \
          add to the network. GFLOP are the multiplications and additions of the products of a step in the order in which we multiply, which \
          for Fourier attention is K by V first; what the backward pass computes again is not counted. The paper's numbers are of \
          PyTorch on a graphics card, with Fourier attention through matrices of n × n.\n\n{}\n{}\n\
