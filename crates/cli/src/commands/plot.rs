@@ -59,21 +59,31 @@ pub(super) fn figures(
         figures.push(("convergence", convergence(&title, "loss, relative L² error", &epochs)));
     }
     if let Some(evaluator) = evaluator {
-        figures.push(("samples", test_samples(evaluator, samples)?));
-        if config.data.task == Task::DarcyInverse {
-            figures.push(("noise", noise_levels(evaluator, samples)?));
-        }
-        let title = format!("{}: latent functions of test sample 0", describe(&config));
-        // Coefficients from a file of others may have no eigenfunctions; the other figures do not need them.
-        match latents::draw(evaluator, &title) {
-            Ok(scene) => figures.extend(scene.map(|scene| ("latents", scene))),
-            Err(error) => writeln!(io::stderr(), "no latent functions are drawn: {error:#}")?,
-        }
+        figures.extend(of_samples(evaluator, samples)?);
     }
     if let Some(Metrics { evaluations, .. }) = folder.metrics()?
         && evaluations.iter().any(|evaluation| evaluation.grid != evaluations[0].grid)
     {
         figures.push(("resolutions", errors_on_grids(&config, &evaluations)));
+    }
+    Ok(figures)
+}
+
+/// Figures of test samples, by name: predictions, and what else the problem and the model have to show.
+pub(super) fn of_samples(
+    evaluator: &Evaluator,
+    samples: usize,
+) -> anyhow::Result<Vec<(&'static str, Scene)>> {
+    let config = evaluator.config();
+    let mut figures = vec![("samples", test_samples(evaluator, samples)?)];
+    if config.data.task == Task::DarcyInverse {
+        figures.push(("noise", noise_levels(evaluator, samples)?));
+    }
+    let title = format!("{}: latent functions of test sample 0", describe(config));
+    // Coefficients from a file of others may have no eigenfunctions; the other figures do not need them.
+    match latents::draw(evaluator, &title) {
+        Ok(scene) => figures.extend(scene.map(|scene| ("latents", scene))),
+        Err(error) => writeln!(io::stderr(), "no latent functions are drawn: {error:#}")?,
     }
     Ok(figures)
 }

@@ -31,12 +31,40 @@ fn a_row_is_trained_once_and_reported_beside_the_paper() {
     assert!(table.lines().nth(1).unwrap().starts_with("burgers-fno,128,0,"), "{table}");
     assert!(read("config/burgers-fno.toml").contains("preset = \"fno-burgers\""));
     assert!(read("figures/convergence.svg").starts_with("<svg"));
+    // What somebody wrote beside the tables stays.
+    std::fs::write(desk.path(folder).join("notes.md"), "On a slow machine.\n").unwrap();
+    assert_eq!(desk.works("reproduce burgers --report"), said);
+    assert!(read("README.md").ends_with("\nOn a slow machine.\n"));
 
     let changed = "reproduce seeds --only burgers-gt-heads --runs other -q";
     std::fs::create_dir_all(desk.path("other/quick/burgers-gt-heads")).unwrap();
     let config = desk.works("config burgers");
     std::fs::write(desk.path("other/quick/burgers-gt-heads/config.toml"), config).unwrap();
     assert!(desk.fails(changed, 1).contains("a run with other settings is here"));
+}
+
+#[test]
+fn noise_is_drawn_for_every_model_that_was_trained() {
+    let desk = Desk::new();
+    let said = desk.works("reproduce noise --only inverse-gt-heads-0.01 -q");
+    let row = |name: &str| said.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_string();
+    assert!(row("GT, trained at ε = 0.01").contains("3 of 3"), "{said}");
+    assert!(row("GT, trained at ε = 0.1").contains("not run"), "{said}");
+    let folder = desk.path(said.lines().find_map(|line| line.strip_prefix("wrote ")).unwrap());
+    let figure = std::fs::read_to_string(folder.join("figures/reconstructions.svg")).unwrap();
+    for words in ["u, ε = 0.05", "GT, trained at ε = 0.01", "ε = 0.1: error"] {
+        assert!(figure.contains(words), "{words}");
+    }
+    assert!(!figure.contains("trained at ε = 0.1<"));
+
+    // The same run in the table it is a row of, with pictures of its own.
+    let said = desk.works("reproduce darcy-inverse --report -q");
+    let folder = desk.path(said.lines().find_map(|line| line.strip_prefix("wrote ")).unwrap());
+    let text = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    for name in ["samples", "noise", "latents"] {
+        let file = format!("figures/inverse-gt-heads-0.01-{name}.png");
+        assert!(text.contains(&file) && folder.join(&file).exists(), "{file}");
+    }
 }
 
 #[test]

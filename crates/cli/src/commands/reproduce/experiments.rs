@@ -24,6 +24,8 @@ pub(super) struct Row {
     pub config: RunConfig,
     /// Grids and levels of noise.
     pub settings: Vec<Setting>,
+    /// Whether the report has pictures of its test samples.
+    pub pictured: bool,
 }
 
 /// What a model is evaluated on, and what the paper reports for it.
@@ -107,13 +109,16 @@ fn burgers(scale: Scale) -> Vec<Row> {
             label: label.into(),
             config,
             settings: vec![],
+            pictured: false,
         };
         rows.push(at(row("burgers-fno", "FNO1d", scaled(Preset::FnoBurgers, scale)), fno));
         for (kind, norm, paper) in transformers {
             let (short, norm_label) = (short(kind), norm_label(kind, norm));
             let config = burgers_transformer(kind, norm, scale);
             let name = format!("burgers-{}-{}", short.to_lowercase(), norm_name(norm));
-            rows.push(at(row(&name, &format!("{short}, {norm_label}"), config), paper));
+            let mut row = at(row(&name, &format!("{short}, {norm_label}"), config), paper);
+            row.pictured = (kind, norm) == (Galerkin, Heads);
+            rows.push(row);
         }
     }
     rows
@@ -174,7 +179,8 @@ fn burgers_init(scale: Scale) -> Vec<Row> {
             (Residual, true) | (Heads, false) => {}
             (Heads, true) => id.push_str("-dropout"),
         }
-        Row { id, label, config, settings: vec![Setting { grid, noise: 0.0, paper: Some(paper) }] }
+        let settings = vec![Setting { grid, noise: 0.0, paper: Some(paper) }];
+        Row { id, label, config, settings, pictured: false }
     })
     .collect()
 }
@@ -200,7 +206,7 @@ fn corrections(scale: Scale) -> Vec<Row> {
         let mut config = burgers_transformer(Galerkin, Heads, scale);
         change(&mut config);
         let settings = vec![Setting { grid, noise: 0.0, paper: None }];
-        Row { id: format!("burgers-gt-heads{id}"), label: label.into(), config, settings }
+        Row { id: format!("burgers-gt-heads{id}"), label: label.into(), config, settings, pictured: false }
     });
     rows.collect()
 }
@@ -221,7 +227,8 @@ fn seeds(scale: Scale) -> Vec<Row> {
             id.push_str(&format!("-seed{seed}"));
         }
         let label = format!("GT, seed {}", config.train.seed);
-        Row { id, label, config, settings: vec![Setting { grid, noise: 0.0, paper: None }] }
+        let settings = vec![Setting { grid, noise: 0.0, paper: None }];
+        Row { id, label, config, settings, pictured: false }
     });
     rows.collect()
 }
@@ -254,7 +261,7 @@ fn darcy(scale: Scale) -> Vec<Row> {
         let mut config = scaled(Preset::FnoDarcy, scale);
         config.data.grid = grid;
         let (id, label) = (name("darcy-fno".into()), "FNO2d".to_string());
-        rows.push(Row { id, label, config, settings: settings([1.419, 1.424]) });
+        rows.push(Row { id, label, config, settings: settings([1.419, 1.424]), pictured: false });
         for (kind, norm, paper) in transformers {
             let mut config = scaled(Preset::Darcy, scale);
             (config.data.grid, config.data.coarse) = (grid, Some(coarse));
@@ -264,7 +271,8 @@ fn darcy(scale: Scale) -> Vec<Row> {
             }
             let id = name(format!("darcy-{}-{}", short(kind).to_lowercase(), norm_name(norm)));
             let label = format!("{}, {}", short(kind), norm_label(kind, norm));
-            rows.push(Row { id, label, config, settings: settings(paper) });
+            let pictured = (kind, norm) == (Galerkin, Heads);
+            rows.push(Row { id, label, config, settings: settings(paper), pictured });
         }
     }
     rows
@@ -307,6 +315,7 @@ fn inverse(scale: Scale, matrix: bool) -> Vec<Row> {
                     label,
                     config,
                     settings: settings(fno[k][level]),
+                    pictured: false,
                 });
             }
             for (kind, norm, paper) in transformers {
@@ -324,7 +333,8 @@ fn inverse(scale: Scale, matrix: bool) -> Vec<Row> {
                     false => format!("{}, {}, ε = {noise}", short(kind), norm_label(kind, norm)),
                     true => format!("GT, trained at ε = {noise}"),
                 };
-                rows.push(Row { id, label, config, settings: settings(paper[k][level]) });
+                let pictured = !matrix && (kind, norm) == (Galerkin, Heads);
+                rows.push(Row { id, label, config, settings: settings(paper[k][level]), pictured });
             }
         }
     }

@@ -262,6 +262,7 @@ fn write(
         costs.markdown(),
         growth.markdown(),
     );
+    let text = text + &report::notes(&at)?;
     write_whole(at.join("README.md"), text.as_bytes())?;
     Ok(at)
 }

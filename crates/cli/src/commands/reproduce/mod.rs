@@ -2,6 +2,7 @@
 
 mod experiments;
 mod memory_speed;
+mod pictures;
 mod report;
 mod theory;
 
@@ -58,7 +59,7 @@ fn reproduce(experiment: Experiment, study: &Study, args: &Reproduce, device: &D
     if found.iter().all(Option::is_none) {
         bail!("{}: nothing was run at this scale yet", experiment.name());
     }
-    let at = report::write(experiment, study, &found, args)?;
+    let at = report::write(experiment, study, &found, args, device)?;
     let mut out = io::stdout().lock();
     writeln!(out, "{}", study.title)?;
     report::table(study, &found).write(&mut out)?;

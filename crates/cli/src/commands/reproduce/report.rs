@@ -1,13 +1,15 @@
 //! What a study found: a table beside the paper's, as text, CSV and figures.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use galerkin::device::Device;
 use galerkin_data::io::write_whole;
 
-use super::Outcome;
 use super::experiments::{Row, Setting, Study};
+use super::{Outcome, pictures};
 use crate::args::{Experiment, Reproduce};
 use crate::commands::results::{machine, today};
 use crate::figures::{Curve, Point, Scene, histories};
@@ -19,6 +21,7 @@ pub(super) fn write(
     study: &Study,
     found: &[Option<Outcome>],
     args: &Reproduce,
+    device: &Device,
 ) -> anyhow::Result<PathBuf> {
     let at = place(experiment, args);
     let folder = at.join("config");
@@ -29,8 +32,20 @@ pub(super) fn write(
     }
     write_whole(at.join("table.csv"), csv(study, found).as_bytes())?;
     convergence(study, found).save_in(&at.join("figures"), "convergence")?;
-    write_whole(at.join("README.md"), readme(experiment, study, found, args).as_bytes())?;
+    let pictures = pictures::draw(experiment, study, found, args, device, &at.join("figures"))?;
+    let text = readme(experiment, study, found, args, &pictures) + &notes(&at)?;
+    write_whole(at.join("README.md"), text.as_bytes())?;
     Ok(at)
+}
+
+/// What somebody wrote to `notes.md` in the folder, to stand below the tables.
+pub(super) fn notes(at: &Path) -> anyhow::Result<String> {
+    let path = at.join("notes.md");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(format!("\n{text}")),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
 }
 
 /// The folder of today's results.
@@ -190,7 +205,13 @@ fn convergence(study: &Study, found: &[Option<Outcome>]) -> Scene {
     histories(study.title, "validation error", &curves)
 }
 
-fn readme(experiment: Experiment, study: &Study, found: &[Option<Outcome>], args: &Reproduce) -> String {
+fn readme(
+    experiment: Experiment,
+    study: &Study,
+    found: &[Option<Outcome>],
+    args: &Reproduce,
+    pictures: &[String],
+) -> String {
     let mut text = format!("# {}\n\n", study.title);
     let unit = libm::log10(study.unit).round();
     let _ = writeln!(text, "{}", origin(experiment, args));
@@ -203,6 +224,9 @@ fn readme(experiment: Experiment, study: &Study, found: &[Option<Outcome>], args
     );
     text.push_str(&table(study, found).markdown());
     text.push_str("\n![validation errors](figures/convergence.svg)\n\n");
+    for name in pictures {
+        let _ = writeln!(text, "![{name}](figures/{name}.png)\n");
+    }
     text.push_str("Configurations are in `config/`, all numbers in `table.csv`.\n");
     let missing: Vec<_> =
         study.rows.iter().zip(found).filter(|(_, f)| f.is_none()).map(|(row, _)| row.id.as_str()).collect();

@@ -1,0 +1,83 @@
+//! What the runs of a study look like: test samples, latent functions, and coefficients found from noisy solutions.
+
+use std::path::Path;
+
+use galerkin::device::Device;
+use galerkin::evaluate::Evaluator;
+use galerkin::run::Which;
+
+use super::experiments::{Row, Study};
+use super::{Outcome, folder};
+use crate::args::{Experiment, Reproduce};
+use crate::commands::drawing::{field, first_channel, rows};
+use crate::commands::plot;
+use crate::figures::{Picture, Scene, gallery};
+
+/// Test samples per figure.
+const SAMPLES: usize = 3;
+
+/// Draws into a folder; gives the names of the figures.
+pub(super) fn draw(
+    experiment: Experiment,
+    study: &Study,
+    found: &[Option<Outcome>],
+    args: &Reproduce,
+    device: &Device,
+    at: &Path,
+) -> anyhow::Result<Vec<String>> {
+    let open = |row: &Row| Evaluator::open(&folder(row, args), Which::Last, None, device);
+    // A run that diverged has no last weights.
+    let trained =
+        study.rows.iter().zip(found).filter(|(_, found)| found.as_ref().is_some_and(|f| !f.last.is_empty()));
+    let trained: Vec<&Row> = trained.map(|(row, _)| row).collect();
+    let mut names = Vec::new();
+    let mut save = |name: String, scene: &Scene| -> anyhow::Result<()> {
+        scene.save_in(at, &name)?;
+        names.push(name);
+        Ok(())
+    };
+    for row in trained.iter().filter(|row| row.pictured) {
+        for (name, scene) in plot::of_samples(&open(row)?, SAMPLES)? {
+            save(format!("{}-{name}", row.id), &scene)?;
+        }
+    }
+    if experiment == Experiment::Noise && !trained.is_empty() {
+        let models = trained.iter().map(|row| Ok((*row, open(row)?))).collect::<anyhow::Result<Vec<_>>>()?;
+        save("reconstructions".into(), &reconstructions(study.title, &models)?)?;
+    }
+    Ok(names)
+}
+
+/// The first test sample's solution with more and more noise, and the coefficients that every model finds from it.
+fn reconstructions(title: &str, models: &[(&Row, Evaluator)]) -> anyhow::Result<Scene> {
+    let mut measured = Vec::new();
+    let mut found = Vec::new();
+    for (k, (row, evaluator)) in models.iter().enumerate() {
+        let mut coefficients = Vec::new();
+        for setting in &row.settings {
+            let shown = evaluator.show(setting.grid, setting.noise, 1)?;
+            if k == 0 {
+                measured.extend(
+                    rows(&shown.inputs).into_iter().map(|u| (format!("u, ε = {}", setting.noise), u)),
+                );
+            }
+            for (a, error) in rows(&shown.predictions).into_iter().zip(&shown.errors) {
+                coefficients.push((format!("ε = {}: error {:.3}", setting.noise, error), a));
+            }
+        }
+        found.push((row.label.clone(), coefficients));
+    }
+    let mut arrays = vec![("solution with noise".to_string(), measured)];
+    arrays.extend(found);
+    let values: Vec<Vec<Vec<f32>>> =
+        arrays.iter().map(|(_, row)| row.iter().map(|(_, array)| first_channel(array)).collect()).collect();
+    let pictures = arrays.iter().zip(&values).map(|((title, row), values)| {
+        let pictures = row.iter().zip(values).map(|((title, array), values)| Picture {
+            title: title.clone(),
+            field: field(array, values),
+            signed: false,
+        });
+        (title.clone(), pictures.collect())
+    });
+    Ok(gallery(title, &pictures.collect::<Vec<_>>()))
+}
