@@ -134,7 +134,8 @@ impl Dropout {
         (self.rate * 65_536.0).round() as u32
     }
 
-    fn kept(&self) -> f32 {
+    /// The factor of values that are not dropped.
+    pub(crate) fn kept(&self) -> f32 {
         1.0 / (1.0 - self.rate)
     }
 

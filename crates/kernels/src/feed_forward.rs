@@ -122,9 +122,12 @@ impl FeedForward {
         add_column_sums(dy, grads.b_2);
 
         gemm(Into::Set, 1.0, dy_view, View::new(w_2_t, o, f), ViewMut::new(hidden.dh, m, f));
-        self.mask().apply((first * f) as u64, hidden.dh);
-        let z = if self.activation.needs_no_z() { &*hidden.h } else { &*hidden.z };
-        self.activation.backward(z, hidden.dh);
+        if self.activation.needs_no_z() {
+            self.activation.backward_dropped(hidden.h, self.mask().kept(), hidden.dh);
+        } else {
+            self.mask().apply((first * f) as u64, hidden.dh);
+            self.activation.backward(hidden.z, hidden.dh);
+        }
 
         let dz = View::new(hidden.dh, m, f);
         gemm(Into::Add, 1.0, View::new(x, m, i).t(), dz, ViewMut::new(grads.w_1, i, f));
