@@ -50,7 +50,10 @@ impl Activation {
     /// `dz *= f'(z)` and the mask of h = drop(f(z)), from h alone: it is positive just where z is and was kept, by the factor `kept`.
     pub(crate) fn backward_dropped(self, h: &[f32], kept: f32, dz: &mut [f32]) {
         debug_assert!(self.needs_no_z());
-        map(h, dz, |h, g| if h > 0.0 { kept * g } else { 0.0 });
+        vectorize!(update(dz, [h], |g, [h]| {
+            let g = kept * g;
+            if h > 0.0 { g } else { 0.0 }
+        }));
     }
 
     /// `z += bias`, row by row, and `out = f(z)`: what a linear layer does after its product, in one sweep.

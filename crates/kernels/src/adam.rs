@@ -43,8 +43,8 @@ pub struct Step {
 pub struct Slot<'a> {
     /// p
     pub param: &'a mut [f32],
-    /// g; only read, also by clipping.
-    pub grad: &'a [f32],
+    /// g; after the step a second copy of p, for a caller that keeps one and gives one away.
+    pub grad: &'a mut [f32],
     /// m, the running mean of g.
     pub m: &'a mut [f32],
     /// v, the running mean of g².
@@ -58,7 +58,7 @@ const MOST_LANES: usize = 64;
 impl Adam {
     /// One step on all parameters. Returns ‖g‖ before clipping.
     ///
-    /// If the norm is infinite or NaN it is returned and nothing is changed, neither parameters nor state, so that
+    /// If the norm is infinite or NaN it is returned and nothing is changed, neither parameters nor gradients nor state, so that
     /// the caller can stop with a good model in hand.
     pub fn step(&self, step: Step, slots: &mut [Slot]) -> f64 {
         assert!(step.t > 0, "adam: steps are counted from 1, found t = 0");
@@ -120,11 +120,12 @@ impl Update {
     fn apply(self, slot: Slot) {
         vectorize!({
             let state = slot.m.iter_mut().zip(slot.v);
-            for ((p, g), (m, v)) in slot.param.iter_mut().zip(slot.grad).zip(state) {
-                let g = self.clip * g;
+            for ((p, grad), (m, v)) in slot.param.iter_mut().zip(slot.grad).zip(state) {
+                let g = self.clip * *grad;
                 *m = self.beta1 * *m + self.one_minus_beta1 * g;
                 *v = self.beta2 * *v + self.one_minus_beta2 * (g * g);
                 *p = self.keep * *p - self.step_size * *m / (v.sqrt() * self.root_correction + self.eps);
+                *grad = *p;
             }
         });
     }
@@ -223,7 +224,7 @@ impl<'a> Slot<'a> {
 
     fn split_at(self, at: usize) -> (Self, Self) {
         let (param, params) = self.param.split_at_mut(at);
-        let (grad, grads) = self.grad.split_at(at);
+        let (grad, grads) = self.grad.split_at_mut(at);
         let (m, ms) = self.m.split_at_mut(at);
         let (v, vs) = self.v.split_at_mut(at);
         (Slot { param, grad, m, v }, Slot { param: params, grad: grads, m: ms, v: vs })

@@ -95,19 +95,19 @@ pub fn adam(machine: &Machine) {
         (0..100).map(|i| [96, 96, 9216, 96, 18_432, 96, 9216, 192, 9216, 175_000][i % 10]).collect();
     let total: usize = lens.iter().sum();
     let all = || lens.iter().map(|&len| values(len)).collect::<Vec<_>>();
-    let (mut params, grads, mut m, mut v) = (all(), all(), all(), all());
+    let (mut params, mut grads, mut m, mut v) = (all(), all(), all(), all());
     v.iter_mut().flatten().for_each(|v| *v = v.abs());
     let adam = Adam { beta2: 0.999, eps: 1e-8, weight_decay: 0.0, max_norm: 0.99 };
     let mut t = 0;
     let seconds = best_of(20, || {
         t += 1;
         let state = m.iter_mut().zip(&mut v);
-        let slots = params.iter_mut().zip(&grads).zip(state);
+        let slots = params.iter_mut().zip(&mut grads).zip(state);
         let mut slots: Vec<Slot> = slots.map(|((param, grad), (m, v))| Slot { param, grad, m, v }).collect();
         adam.step(Step { lr: 1e-3, beta1: 0.9, t }, &mut slots);
     });
-    // g is read twice (norm, step); p, m, v are read and written.
-    let bytes = 4.0 * 8.0 * total as f64;
+    // g is read twice (norm, step); p, g, m, v are read and written.
+    let bytes = 4.0 * 9.0 * total as f64;
     let copy = copy_rate(machine, 4 * total);
     println!(
         "{total} parameters in {} slots: {:.2} ms  {:.1} GB/s  {:.2} of a copy at {:.1} GB/s",

@@ -19,16 +19,18 @@ impl State {
 
     fn step(&mut self, adam: &Adam, step: Step, grads: &[Vec<f32>]) -> f64 {
         let [params, m, v] = &mut self.0;
-        let state = m.iter_mut().zip(v);
+        let (state, mut grads) = (m.iter_mut().zip(v), grads.to_vec());
         let slot = |((param, grad), (m, v))| -> Slot { pair(param, grad, m, v) };
-        let mut slots: Vec<Slot> = params.iter_mut().zip(grads).zip(state).map(slot).collect();
-        adam.step(step, &mut slots)
+        let mut slots: Vec<Slot> = params.iter_mut().zip(&mut grads).zip(state).map(slot).collect();
+        let norm = adam.step(step, &mut slots);
+        assert!(!norm.is_finite() || grads == *params, "gradients become a copy of the parameters");
+        norm
     }
 }
 
 fn pair<'a>(
     param: &'a mut Vec<f32>,
-    grad: &'a Vec<f32>,
+    grad: &'a mut Vec<f32>,
     m: &'a mut Vec<f32>,
     v: &'a mut Vec<f32>,
 ) -> Slot<'a> {
@@ -46,11 +48,11 @@ fn widen_all(arrays: &[Vec<f32>]) -> Vec<Vec<f64>> {
 /// From zero state m/(1 − β₁) = g and √v/√(1 − β₂) = |g|, so the first step moves p by −lr·g/(|g| + ε).
 #[test]
 fn the_first_step_is_the_one_computed_by_hand() {
-    let (mut param, grad, mut m, mut v) =
+    let (mut param, mut grad, mut m, mut v) =
         ([1.0f32, -2.0, 3.0], [3.0f32, -4.0, 0.0], [0.0f32; 3], [0.0f32; 3]);
     let step = Step { lr: 0.5, beta1: 0.75, t: 1 };
     let adam = Adam { beta2: 0.96, eps: 1.0, weight_decay: 0.5, max_norm: 2.5 };
-    let mut slots = [Slot { param: &mut param, grad: &grad, m: &mut m, v: &mut v }];
+    let mut slots = [Slot { param: &mut param, grad: &mut grad, m: &mut m, v: &mut v }];
     // ‖g‖ = 5, so the clipped gradient is (1.5, −2, 0) up to the 1e-6.
     assert_eq!(adam.step(step, &mut slots), 5.0);
     assert_close("m", &m, &[0.375, -0.5, 0.0], 4.0);

@@ -115,24 +115,24 @@ impl Optimizer {
         }
         let step = Step { lr: pace.rate, beta1: pace.beta1, t: self.steps + 1 };
         let norm = self.adam.step(step, &mut slots);
-        self.gradients.iter_mut().for_each(Vec::clear);
         self.collected = 0;
+        // After a step the gradients are copies of the weights, which the model takes as they are.
+        let copies: Vec<Vec<f32>> = self.gradients.iter_mut().map(std::mem::take).collect();
         if !norm.is_finite() {
             return (model, norm);
         }
         self.steps += 1;
-        (self.apply(model), norm)
+        (self.replace(model, copies), norm)
     }
 
     /// The model with the optimiser's weights.
     pub fn apply<M: Module>(&self, model: M) -> M {
-        let weights = self.states.iter().map(|state| state.weights.clone());
-        replace(model, self.ids.iter().copied().zip(weights).collect())
+        self.replace(model, self.states.iter().map(|state| state.weights.clone()).collect())
     }
 
     /// The model with other values, in the order of the [`states`](Self::states).
-    pub(crate) fn apply_values<M: Module>(&self, model: M, values: &[Vec<f32>]) -> M {
-        replace(model, self.ids.iter().copied().zip(values.iter().cloned()).collect())
+    pub(crate) fn replace<M: Module>(&self, model: M, values: Vec<Vec<f32>>) -> M {
+        replace(model, self.ids.iter().copied().zip(values).collect())
     }
 
     /// Steps taken.

@@ -384,7 +384,7 @@ impl<'a> Trainer<'a> {
     fn evaluated(&self) -> Model {
         match self.averages.is_empty() {
             true => self.model.clone(),
-            false => self.optimizer.apply_values(self.model.clone(), &self.averages),
+            false => self.optimizer.replace(self.model.clone(), self.averages.clone()),
         }
     }
 
