@@ -251,7 +251,7 @@ fn the_pretrained_models_predict() {
         std::fs::copy(format!("{from}{file}"), run.join(file)).unwrap();
     }
     desk.works("generate darcy --samples 4 --seed 7 --out square -q");
-    let said = desk.works("evaluate darcy --data square --grid 85 -q");
+    let said = desk.works("evaluate darcy --data square --grid 85");
     let model = said.lines().find(|line| line.trim_start().starts_with("model")).unwrap();
     let mean: f64 = model.split_whitespace().nth(6).unwrap().parse().unwrap();
     // 9.1e-3 on average over a hundred samples, 2.6e-2 at most.
