@@ -244,6 +244,7 @@ fn the_pretrained_models_predict() {
     assert!(mean < 3e-3, "{errors:?}");
 
     // A coefficient that jumps is seen at every fifth point, so the solution it belongs to is that of the fine grid.
+    // A copy is evaluated, because an evaluation leaves its numbers in the run.
     let run = desk.path("darcy");
     std::fs::create_dir(&run).unwrap();
     for file in ["model.safetensors", "normalizer.safetensors", "config.toml", "dataset.toml"] {

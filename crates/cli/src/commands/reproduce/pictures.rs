@@ -1,5 +1,6 @@
 //! What the runs of a study look like: test samples, latent functions, and coefficients found from noisy solutions.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use galerkin::device::Device;
@@ -25,24 +26,31 @@ pub(super) fn draw(
     device: &Device,
     at: &Path,
 ) -> anyhow::Result<Vec<String>> {
-    let open = |row: &Row| Evaluator::open(&folder(row, args), Which::Last, None, device);
-    // A run that diverged has no last weights.
-    let trained =
-        study.rows.iter().zip(found).filter(|(_, found)| found.as_ref().is_some_and(|f| !f.last.is_empty()));
-    let trained: Vec<&Row> = trained.map(|(row, _)| row).collect();
+    let mut models = Vec::new();
+    for (row, found) in study.rows.iter().zip(found) {
+        // A run that diverged has no last weights.
+        let trained = found.as_ref().is_some_and(|found| !found.last.is_empty());
+        if !trained || !(row.pictured || experiment == Experiment::Noise) {
+            continue;
+        }
+        // The tables need no data once they were made; only pictures do.
+        match Evaluator::open(&folder(row, args), Which::Last, None, device) {
+            Ok(evaluator) => models.push((row, evaluator)),
+            Err(error) => writeln!(io::stderr(), "no samples are drawn: {error}")?,
+        }
+    }
     let mut names = Vec::new();
     let mut save = |name: String, scene: &Scene| -> anyhow::Result<()> {
         scene.save_in(at, &name)?;
         names.push(name);
         Ok(())
     };
-    for row in trained.iter().filter(|row| row.pictured) {
-        for (name, scene) in plot::of_samples(&open(row)?, SAMPLES)? {
+    for (row, evaluator) in models.iter().filter(|(row, _)| row.pictured) {
+        for (name, scene) in plot::of_samples(evaluator, SAMPLES)? {
             save(format!("{}-{name}", row.id), &scene)?;
         }
     }
-    if experiment == Experiment::Noise && !trained.is_empty() {
-        let models = trained.iter().map(|row| Ok((*row, open(row)?))).collect::<anyhow::Result<Vec<_>>>()?;
+    if experiment == Experiment::Noise && !models.is_empty() {
         save("reconstructions".into(), &reconstructions(study.title, &models)?)?;
     }
     Ok(names)
