@@ -64,13 +64,16 @@ pub(super) fn origin(experiment: Experiment, args: &Reproduce) -> String {
     )
 }
 
-/// A row per run, errors in the unit of the study.
+/// A row per run, errors in the unit of the study; of the best epoch too, unless there are too many to read.
 pub(super) fn table(study: &Study, found: &[Option<Outcome>]) -> Table {
     let columns = columns(study);
+    let best_too = columns.len() <= 3;
     let mut head = vec!["".to_string()];
     for column in &columns {
         head.push(column_name(column));
-        head.push("best epoch's".into());
+        if best_too {
+            head.push("best epoch's".into());
+        }
         if study.rows.iter().any(|row| paper(row, column).is_some()) {
             head.push("paper".into());
         }
@@ -80,10 +83,10 @@ pub(super) fn table(study: &Study, found: &[Option<Outcome>]) -> Table {
     for (row, outcome) in study.rows.iter().zip(found) {
         let mut cells = vec![row.label.clone()];
         for column in &columns {
-            cells.extend([
-                error(study, row, outcome, column, false),
-                error(study, row, outcome, column, true),
-            ]);
+            cells.push(error(study, row, outcome, column, false));
+            if best_too {
+                cells.push(error(study, row, outcome, column, true));
+            }
             if study.rows.iter().any(|row| paper(row, column).is_some()) {
                 cells.push(paper(row, column).map_or("-".into(), |paper| format!("{paper:.3}")));
             }
@@ -217,8 +220,8 @@ fn readme(
     let _ = writeln!(text, "{}", origin(experiment, args));
     let _ = writeln!(
         text,
-        "Mean relative L² errors of the test samples in units of 1e{unit}, after the last epoch and after the epoch with the smallest \
-         error on the validation samples, which are not test samples. Data are generated from the paper's law, not the paper's \
+        "Mean relative L² errors of the test samples in units of 1e{unit}, after the last epoch and, here or in `table.csv`, after the epoch \
+         with the smallest error on the validation samples, which are not test samples. Data are generated from the paper's law, not the paper's \
          files. Numbers of the paper are its own: the best epoch on its test samples, trained on the grid of its column heading in the \
          paper. Hours are those of training, on a machine that may have had other work.\n"
     );
