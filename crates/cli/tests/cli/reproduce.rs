@@ -36,10 +36,10 @@ fn a_row_is_trained_once_and_reported_beside_the_paper() {
     assert_eq!(desk.works("reproduce burgers --report"), said);
     assert!(read("README.md").ends_with("\nOn a slow machine.\n"));
 
-    let changed = "reproduce seeds --only burgers-gt-heads --runs other -q";
-    std::fs::create_dir_all(desk.path("other/quick/burgers-gt-heads")).unwrap();
+    let changed = "reproduce seeds --only burgers-gt-heads-beta2 --runs other -q";
+    std::fs::create_dir_all(desk.path("other/quick/burgers-gt-heads-beta2")).unwrap();
     let config = desk.works("config burgers");
-    std::fs::write(desk.path("other/quick/burgers-gt-heads/config.toml"), config).unwrap();
+    std::fs::write(desk.path("other/quick/burgers-gt-heads-beta2/config.toml"), config).unwrap();
     assert!(desk.fails(changed, 1).contains("a run with other settings is here"));
 }
 
