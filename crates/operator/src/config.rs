@@ -192,7 +192,7 @@ impl RunConfig {
             loss: LossConfig { gamma, interior: false },
             train: TrainConfig { epochs: 100, batch, accumulate: 1, lr: 1e-3, seed: 1, average: 0.0 },
             schedule: Schedule::OneCycle { peak },
-            // With 0.999 some seeds of the Burgers transformer diverge near the largest learning rate.
+            // With 0.999 one of four seeds of the Burgers transformer diverged near the largest learning rate.
             optimizer: OptimizerConfig {
                 beta2: if preset == Preset::Burgers { 0.99 } else { 0.999 },
                 ..Default::default()
