@@ -198,7 +198,7 @@ fn corrections(scale: Scale) -> Vec<Row> {
         ("-dropout", "dropout 0.5 of the attention weights, in training", |config| {
             config.model.attention_dropout = Some(0.5);
         }),
-        // The preset, which the other rows differ from by this.
+        // This row is the preset.
         ("-beta2", "β₂ = 0.99 instead of 0.999", |config| config.optimizer.beta2 = 0.99),
         ("-authors", "all but the dropout, as the authors' code", |config| {
             (config.model.equal_layers, config.model.closed_line) = (Some(true), Some(true));
