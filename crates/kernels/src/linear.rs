@@ -1,13 +1,16 @@
-//! The pointwise linear layer y = act(x W + b).
+//! The pointwise linear layer y = act([x | coordinates] W + b).
 //!
-//! x: (rows, inputs), W: (inputs, outputs), b: (outputs), y: (rows, outputs). Nothing is kept for the backward pass but x; z = xW + b
-//! is computed again there when the activation needs it.
+//! x: (rows, inputs), coordinates: (rows, p), W: (inputs + p, outputs), b: (outputs), y: (rows, outputs). Coordinates lie beside x, which
+//! need not be copied to lie with them, and get no gradient. Nothing is kept for the backward pass but x; z, what the activation is
+//! taken of, is computed again there when it needs it.
+
+use std::ops::Range;
 
 use crate::activation::Activation;
 use crate::dims::{check_at_least, check_len, take};
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::par::{self, Rows, equal, pieces, sum_lanes};
-use crate::tile::{add_bias, add_column_sums, transpose};
+use crate::tile::{add_moments, set_affine, transpose};
 
 /// Shapes and activation of a linear layer.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +19,8 @@ pub struct Linear {
     pub rows: usize,
     /// Features of x.
     pub inputs: usize,
+    /// p, coordinates of a row.
+    pub coordinates: usize,
     /// Features of y.
     pub outputs: usize,
     /// The activation.
@@ -26,8 +31,9 @@ pub struct Linear {
 const TILE: usize = 256;
 
 impl Linear {
-    fn sizes(&self) -> [(&'static str, usize); 3] {
-        [("rows", self.rows), ("inputs", self.inputs), ("outputs", self.outputs)]
+    fn sizes(&self) -> [(&'static str, usize); 4] {
+        let Self { rows, inputs, coordinates, outputs, .. } = *self;
+        [("rows", rows), ("inputs", inputs), ("coordinates", coordinates), ("outputs", outputs)]
     }
 
     fn cut(&self) -> Rows {
@@ -45,12 +51,19 @@ impl Linear {
     }
 
     fn parameters(&self) -> usize {
-        (self.inputs + 1) * self.outputs
+        (self.inputs + self.coordinates + 1) * self.outputs
     }
 
-    /// `y = act(x W + b)`
-    pub fn forward(&self, w: &[f32], b: &[f32], x: &[f32], y: &mut [f32], workspace: &mut [f32]) {
-        self.check(w, b, x, y.len(), workspace);
+    /// `y = act([x | coordinates] W + b)`
+    pub fn forward(
+        &self,
+        (w, b): (&[f32], &[f32]),
+        x: &[f32],
+        coordinates: &[f32],
+        y: &mut [f32],
+        workspace: &mut [f32],
+    ) {
+        self.check(w, b, x, coordinates, y.len(), workspace);
         let (rows, inputs, outputs) = (self.cut(), self.inputs, self.outputs);
         if outputs == 0 {
             return;
@@ -61,11 +74,12 @@ impl Linear {
             for tile in rows.lane(lane).flat_map(|c| rows.tiles(c)) {
                 let y = &mut y[(tile.start - first) * outputs..][..tile.len() * outputs];
                 let x = View::new(&x[tile.start * inputs..], tile.len(), inputs);
+                let coordinates = self.coordinates_of(&tile, coordinates);
                 if self.activation == Activation::None {
-                    self.affine(x, tile.len(), w, b, y);
+                    self.affine(x, coordinates, w, b, y);
                 } else {
                     let z = &mut scratch[..tile.len() * outputs];
-                    self.affine(x, tile.len(), w, b, z);
+                    self.affine(x, coordinates, w, b, z);
                     self.activation.forward(z, y);
                 }
             }
@@ -75,15 +89,15 @@ impl Linear {
     /// Gradients of x, W and b; they are overwritten.
     pub fn backward(
         &self,
-        w: &[f32],
-        b: &[f32],
+        (w, b): (&[f32], &[f32]),
         x: &[f32],
+        coordinates: &[f32],
         dy: &[f32],
         dx: &mut [f32],
         (dw, db): (&mut [f32], &mut [f32]),
         workspace: &mut [f32],
     ) {
-        self.check(w, b, x, dy.len(), workspace);
+        self.check(w, b, x, coordinates, dy.len(), workspace);
         check_len("linear dx", dx.len(), x.len(), &self.sizes());
         check_len("linear dw", dw.len(), w.len(), &self.sizes());
         check_len("linear db", db.len(), b.len(), &self.sizes());
@@ -94,26 +108,28 @@ impl Linear {
         }
         // Wᵀ once: every tile multiplies by it, and a product would pack a transposed view each time.
         let mut rest = workspace;
-        let w_t = take(&mut rest, w.len());
-        transpose(w, inputs, outputs, w_t);
+        let w_t = take(&mut rest, inputs * outputs);
+        transpose(&w[..inputs * outputs], inputs, outputs, w_t);
         let w_t = View::new(w_t, outputs, inputs);
         let partial = take(&mut rest, rows.lanes * self.parameters());
         let parts = (pieces(dx, |l| rows.row_of_lane(l) * inputs), equal(partial, self.parameters()));
         par::for_each(rows.lanes, parts, rest, self.share(), &|lane, (dx, partial), scratch| {
             partial.fill(0.0);
-            let (dw, db) = partial.split_at_mut(w.len());
+            // The rows of W that multiply coordinates, and b, the row that multiplies 1.
+            let (dw, rows_and_bias) = partial.split_at_mut(inputs * outputs);
             let first = rows.row_of_lane(lane);
             for tile in rows.lane(lane).flat_map(|c| rows.tiles(c)) {
                 let (m, len) = (tile.len(), tile.len() * outputs);
                 let x = View::new(&x[tile.start * inputs..], m, inputs);
+                let coordinates = self.coordinates_of(&tile, coordinates);
                 let (z, dz) = scratch.split_at_mut(TILE * outputs);
                 let (z, dz) = (&mut z[..len], &mut dz[..len]);
                 dz.copy_from_slice(&dy[tile.start * outputs..][..len]);
                 if self.activation != Activation::None {
-                    self.affine(x, m, w, b, z);
+                    self.affine(x, coordinates, w, b, z);
                     self.activation.backward(z, dz);
                 }
-                add_column_sums(dz, db);
+                add_moments(dz, coordinates, None, rows_and_bias, outputs);
                 gemm(Into::Add, 1.0, x.t(), View::new(dz, m, outputs), ViewMut::new(dw, inputs, outputs));
                 let dx = &mut dx[(tile.start - first) * inputs..][..m * inputs];
                 gemm(Into::Set, 1.0, View::new(dz, m, outputs), w_t, ViewMut::new(dx, m, inputs));
@@ -123,17 +139,25 @@ impl Linear {
         sum_lanes(partial, rows.lanes, w.len(), db);
     }
 
-    /// `z = x W + b` of a tile.
-    fn affine(&self, x: View, m: usize, w: &[f32], b: &[f32], z: &mut [f32]) {
-        gemm(Into::Set, 1.0, x, View::new(w, self.inputs, self.outputs), ViewMut::new(z, m, self.outputs));
-        add_bias(z, b);
+    fn coordinates_of<'a>(&self, tile: &Range<usize>, coordinates: &'a [f32]) -> &'a [f32] {
+        &coordinates[tile.start * self.coordinates..][..tile.len() * self.coordinates]
     }
 
-    fn check(&self, w: &[f32], b: &[f32], x: &[f32], y: usize, workspace: &[f32]) {
-        check_len("linear w", w.len(), self.inputs * self.outputs, &self.sizes());
-        check_len("linear b", b.len(), self.outputs, &self.sizes());
-        check_len("linear x", x.len(), self.rows * self.inputs, &self.sizes());
-        check_len("linear y", y, self.rows * self.outputs, &self.sizes());
+    /// `z = [x | coordinates] W + b` of a tile.
+    fn affine(&self, x: View, coordinates: &[f32], w: &[f32], b: &[f32], z: &mut [f32]) {
+        let (w, table) = w.split_at(self.inputs * self.outputs);
+        set_affine(z, None, 1.0, b, coordinates, table);
+        let rows = z.len() / self.outputs;
+        gemm(Into::Add, 1.0, x, View::new(w, self.inputs, self.outputs), ViewMut::new(z, rows, self.outputs));
+    }
+
+    fn check(&self, w: &[f32], b: &[f32], x: &[f32], coordinates: &[f32], y: usize, workspace: &[f32]) {
+        let Self { rows, inputs, coordinates: p, outputs, .. } = *self;
+        check_len("linear w", w.len(), (inputs + p) * outputs, &self.sizes());
+        check_len("linear b", b.len(), outputs, &self.sizes());
+        check_len("linear x", x.len(), rows * inputs, &self.sizes());
+        check_len("linear coordinates", coordinates.len(), rows * p, &self.sizes());
+        check_len("linear y", y, rows * outputs, &self.sizes());
         check_at_least("linear workspace", workspace.len(), self.workspace_len(1), &self.sizes());
     }
 }

@@ -14,6 +14,8 @@ use galerkin_kernels::conv3x3::{weights_from_torch, weights_to_torch};
 use galerkin_kernels::dropout::Key;
 use galerkin_kernels::spectral::{SpectralConv1d, SpectralConv2d};
 
+use crate::ops;
+
 /// One of our parameters and the arrays of the reference that hold it.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -209,6 +211,7 @@ pub(crate) fn replace<M: Module>(module: M, values: BTreeMap<ParamId, Vec<f32>>)
             let (id, old, mapper) = param.consume();
             let new = Tensor::from_data(TensorData::new(values, old.dims()), &old.device());
             let new = if old.is_require_grad() { new.require_grad() } else { new };
+            ops::reuse(old);
             Param::from_mapped_value(id, new, mapper)
         }
     }

@@ -46,36 +46,50 @@ fn loss(y: &[f64], dy: &[f32]) -> f64 {
     y.iter().zip(dy).map(|(y, dy)| y * *dy as f64).sum()
 }
 
-fn linear(rows: usize, inputs: usize, outputs: usize, activation: Activation) -> Linear {
-    Linear { rows, inputs, outputs, activation }
+fn linear(rows: usize, [inputs, coordinates, outputs]: [usize; 3], activation: Activation) -> Linear {
+    Linear { rows, inputs, coordinates, outputs, activation }
 }
 
 fn linear_parameters(layer: &Linear) -> Vec<Vec<f32>> {
-    parameters(&[layer.inputs * layer.outputs, layer.outputs], &[layer.inputs; 2])
+    let inputs = layer.inputs + layer.coordinates;
+    parameters(&[inputs * layer.outputs, layer.outputs], &[inputs; 2])
+}
+
+fn linear_coordinates(layer: &Linear) -> Vec<f32> {
+    values(2, layer.rows * layer.coordinates)
 }
 
 /// y, dx, dw, db; every buffer starts as NaN.
 fn run_linear(layer: &Linear, list: &[Vec<f32>], x: &[f32], dy: &[f32]) -> [Vec<f32>; 4] {
+    let coordinates = &linear_coordinates(layer);
     let [w, b] = list else { panic!("a linear layer has 2 parameters") };
     let (mut y, mut dx) = (unwritten(layer.rows * layer.outputs), unwritten(x.len()));
     let (mut dw, mut db) = (unwritten(w.len()), unwritten(b.len()));
     let mut workspace = unwritten(layer.workspace_len(par::threads()));
-    layer.forward(w, b, x, &mut y, &mut workspace);
+    layer.forward((w, b), x, coordinates, &mut y, &mut workspace);
     workspace.fill(f32::NAN);
-    layer.backward(w, b, x, dy, &mut dx, (&mut dw, &mut db), &mut workspace);
+    layer.backward((w, b), x, coordinates, dy, &mut dx, (&mut dw, &mut db), &mut workspace);
     [y, dx, dw, db]
 }
 
+/// The reference knows no coordinates: they are features behind the others.
 fn reference_linear(layer: &Linear, list: &[Vec<f64>], x: &[f64]) -> Vec<f64> {
-    reference::linear(x, &list[0], &list[1], layer.rows, layer.inputs, layer.outputs, layer.activation)
+    let (coordinates, inputs) = (widen(&linear_coordinates(layer)), layer.inputs + layer.coordinates);
+    let row = |r: usize| {
+        let of = |all: &[f64], width: usize| all[r * width..][..width].to_vec();
+        [of(x, layer.inputs), of(&coordinates, layer.coordinates)].concat()
+    };
+    let x: Vec<f64> = (0..layer.rows).flat_map(row).collect();
+    reference::linear(&x, &list[0], &list[1], layer.rows, inputs, layer.outputs, layer.activation)
 }
 
 #[test]
 fn linear_parity() {
     for rows in ROWS {
-        for (inputs, outputs) in [(1, 1), (3, 96), (64, 17), (96, 1)] {
+        for widths in [[1, 0, 1], [3, 0, 96], [64, 0, 17], [96, 0, 1], [1, 2, 32], [96, 1, 48], [5, 3, 17]] {
             for activation in ACTIVATIONS {
-                let layer = linear(rows, inputs, outputs, activation);
+                let layer = linear(rows, widths, activation);
+                let [inputs, _, outputs] = widths;
                 let (list, x) = (linear_parameters(&layer), values(1, rows * inputs));
                 let [y, ..] = run_linear(&layer, &list, &x, &values(4, rows * outputs));
                 let want = reference_linear(&layer, &widen_all(&list), &widen(&x));
@@ -87,9 +101,17 @@ fn linear_parity() {
 
 #[test]
 fn linear_gradients_are_those_of_the_reference() {
-    for (rows, inputs, outputs) in [(1, 1, 1), (7, 5, 3), (31, 4, 17), (1500, 2, 3)] {
+    let cases = [
+        (1, [1, 0, 1]),
+        (7, [5, 0, 3]),
+        (31, [4, 0, 17]),
+        (1500, [2, 0, 3]),
+        (31, [4, 2, 17]),
+        (1500, [2, 1, 3]),
+    ];
+    for (rows, widths) in cases {
         for activation in ACTIVATIONS {
-            let layer = linear(rows, inputs, outputs, activation);
+            let (layer, [inputs, _, outputs]) = (linear(rows, widths, activation), widths);
             let (mut list, x, dy) =
                 (linear_parameters(&layer), values(1, rows * inputs), values(4, rows * outputs));
             avoid_kinks(activation, &mut list[1]);
@@ -110,7 +132,7 @@ fn linear_gradients_are_those_of_the_reference() {
 
 #[test]
 fn linear_has_the_same_bits_with_any_number_of_threads() {
-    let layer = linear(5003, 24, 17, Activation::Gelu);
+    let layer = linear(5003, [24, 2, 17], Activation::Gelu);
     let (list, x, dy) = (linear_parameters(&layer), values(1, 5003 * 24), values(4, 5003 * 17));
     assert_same_bits_with_any_threads("linear", || run_linear(&layer, &list, &x, &dy).to_vec());
 }
@@ -119,7 +141,7 @@ fn linear_has_the_same_bits_with_any_number_of_threads() {
 fn linear_without_rows_or_features_is_defined() {
     for (rows, inputs, outputs) in [(0, 3, 5), (4, 0, 3), (4, 3, 0), (0, 0, 0)] {
         for activation in ACTIVATIONS {
-            let layer = linear(rows, inputs, outputs, activation);
+            let layer = linear(rows, [inputs, 0, outputs], activation);
             let (list, x) = (linear_parameters(&layer), values(1, rows * inputs));
             let dy = values(4, rows * outputs);
             let [y, dx, dw, _] = run_linear(&layer, &list, &x, &dy);
@@ -133,26 +155,26 @@ fn linear_without_rows_or_features_is_defined() {
 /// Every buffer in turn is one value short.
 #[test]
 fn linear_names_all_sizes_of_wrong_lengths() {
-    let layer = linear(11, 3, 5, Activation::Silu);
-    // w, b, x, y or dy, workspace, dx, dw, db
-    let lengths = [15, 5, 33, 55, layer.workspace_len(1), 33, 15, 5];
+    let layer = linear(11, [3, 2, 5], Activation::Silu);
+    // w, b, x, coordinates, y or dy, workspace, dx, dw, db
+    let lengths = [25, 5, 33, 22, 55, layer.workspace_len(1), 33, 25, 5];
     for short in 0..lengths.len() {
         for backward in [false, true] {
-            if short > 4 && !backward {
+            if short > 5 && !backward {
                 continue;
             }
             let mut buffers = lengths.map(|len| vec![0.0f32; len]);
             buffers[short].pop();
             let what = format!("buffer {short}, backward {backward}");
             let message = panic_message(&what, move || {
-                let [w, b, x, y, workspace, dx, dw, db] = &mut buffers;
+                let [w, b, x, coordinates, y, workspace, dx, dw, db] = &mut buffers;
                 if backward {
-                    layer.backward(w, b, x, y, dx, (dw, db), workspace);
+                    layer.backward((w, b), x, coordinates, y, dx, (dw, db), workspace);
                 } else {
-                    layer.forward(w, b, x, y, workspace);
+                    layer.forward((w, b), x, coordinates, y, workspace);
                 }
             });
-            assert_names_sizes(&what, &message, &[11, 3, 5]);
+            assert_names_sizes(&what, &message, &[11, 3, 2, 5]);
         }
     }
 }

@@ -249,10 +249,7 @@ fn lifted<const D: usize>(lift: &Option<Linear>, x: Tensor<D>, grid: Option<Tens
     let Some(grid) = grid else {
         return Err(Error::setting("decoder without grid", "it was built with coordinates"));
     };
-    let mut expected = grid.dims();
-    expected[..D - 1].copy_from_slice(&x.dims()[..D - 1]);
-    Error::check_shape("decoder grid", &grid.dims(), &expected)?;
-    lift.forward(Tensor::cat(vec![x, grid], D - 1), Activation::None)
+    lift.lift(x, grid)
 }
 
 impl ReferenceNames for SpectralDecoder1d {

@@ -46,7 +46,17 @@ impl Linear {
     /// - x: (…, inputs)
     /// - y: (…, outputs)
     pub fn forward<const D: usize>(&self, x: Tensor<D>, activation: Activation) -> Result<Tensor<D>> {
-        ops::linear(x, self.weight.val(), self.bias.val(), activation.into())
+        ops::linear(x, None, self.weight.val(), self.bias.val(), activation.into())
+    }
+
+    /// With coordinates as the last of the inputs, and no activation.
+    ///
+    /// # Shapes
+    ///
+    /// - x: (…, inputs − p), coordinates: (…, p)
+    /// - y: (…, outputs)
+    pub fn lift<const D: usize>(&self, x: Tensor<D>, coordinates: Tensor<D>) -> Result<Tensor<D>> {
+        ops::linear(x, Some(coordinates), self.weight.val(), self.bias.val(), Activation::None.into())
     }
 }
 

@@ -144,8 +144,7 @@ impl Fno1d {
     pub fn forward(&self, x: Tensor<3>, mode: Mode, observe: Observer) -> Result<Tensor<3>> {
         Error::check_filled("input", &x.dims())?;
         let ([batch, n, _], device) = (x.dims(), x.device());
-        let x = Tensor::cat(vec![x, line(batch, n, false, &device)], 2);
-        let mut x = self.lift.forward(x, Activation::None)?;
+        let mut x = self.lift.lift(x, line(batch, n, false, &device))?;
         observe("fc", Latent::Points(&x));
         for (i, convolution) in self.convolutions.iter().enumerate() {
             x = convolution.forward(x, mode)?;
@@ -171,8 +170,7 @@ impl Fno2d {
     pub fn forward(&self, x: Tensor<4>, mode: Mode, observe: Observer) -> Result<Tensor<4>> {
         Error::check_filled("input", &x.dims())?;
         let ([batch, n1, n2, _], device) = (x.dims(), x.device());
-        let x = Tensor::cat(vec![x, square(batch, [n1, n2], &device)], 3);
-        let mut x = self.lift.forward(x, Activation::None)?;
+        let mut x = self.lift.lift(x, square(batch, [n1, n2], &device))?;
         observe("fc", Latent::Grid(&x));
         for (i, convolution) in self.convolutions.iter().enumerate() {
             x = convolution.forward(x, mode)?;

@@ -44,7 +44,7 @@ impl<B: FusedOps, const N: usize> Backward<B, N> for Fused {
     fn backward(self, ops: Ops<Self::State, N>, grads: &mut Gradients, _: &mut Checkpointer) {
         let State { call, given, saved } = ops.state;
         let output_gradient = grads.consume::<B>(&ops.node);
-        let gradients = B::fused_vjp(&call, &given, saved, output_gradient, ops.parents[0].is_some());
+        let gradients = B::fused_vjp(&call, given, saved, output_gradient, ops.parents[0].is_some());
         for (parent, gradient) in ops.parents.into_iter().zip(gradients) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 grads.register::<B>(parent.id, gradient);

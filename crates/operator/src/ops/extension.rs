@@ -59,7 +59,7 @@ pub(crate) trait FusedOps: Backend {
     /// The gradients of the inputs from that of the output. The gradient of x may be left out if nobody wants it.
     fn fused_vjp(
         call: &Call,
-        given: &Given<FloatTensor<Self>>,
+        given: Given<FloatTensor<Self>>,
         saved: FloatTensor<Self>,
         output_gradient: FloatTensor<Self>,
         x_wanted: bool,

@@ -7,15 +7,16 @@ use burn::tensor::{Shape, TensorData};
 use galerkin_kernels::{attention, conv3x3, encoder, feed_forward, par, spectral};
 
 use super::extension::{Call, FusedOps, Given, Op};
+use super::spare;
 
 impl FusedOps for Flex {
     fn fused(call: &Call, given: &Given<FlexTensor>) -> (FlexTensor, FlexTensor) {
-        let given = given.contiguous();
+        let given = given.clone().contiguous();
         let (x, params) = (slice(&given.inputs[0]), &mut given.inputs[1..].iter().map(slice));
-        let input = given.attention_input(call.weighted);
+        let input = given.input(call.weighted);
         let threads = par::threads();
-        let mut y = vec![0.0; call.output.num_elements()];
-        let mut saved = vec![0.0; call.op.saved_len()];
+        let mut y = spare::take(call.output.num_elements());
+        let mut saved = spare::take(call.op.saved_len());
         with_workspace(call.op.workspace_len(threads), |workspace| match &call.op {
             Op::Attention(op) => {
                 op.forward(&attention_params(params, op), input, &mut y, &mut saved, workspace)
@@ -23,7 +24,7 @@ impl FusedOps for Flex {
             Op::Encoder(op) => op.forward(&encoder_params(params, op), input, &mut y, &mut saved, workspace),
             Op::Linear(op) => {
                 let [w, b] = take(params, [true; 2]);
-                op.forward(w, b, x, &mut y, workspace);
+                op.forward((w, b), x, input.coordinates, &mut y, workspace);
             }
             Op::FeedForward(op) => op.forward(&feed_forward_params(params), x, &mut y, workspace),
             Op::Spectral1d(op, plan) => {
@@ -42,23 +43,23 @@ impl FusedOps for Flex {
 
     fn fused_vjp(
         call: &Call,
-        given: &Given<FlexTensor>,
+        given: Given<FlexTensor>,
         saved: FlexTensor,
         output_gradient: FlexTensor,
         x_wanted: bool,
     ) -> Vec<Option<FlexTensor>> {
-        let given = given.contiguous();
-        let (saved, output_gradient) = (saved.to_contiguous(), output_gradient.to_contiguous());
-        let (saved, dy) = (slice(&saved), slice(&output_gradient));
+        let (mut given, output_gradient) = (given.contiguous(), contiguous(output_gradient));
+        let dy = slice(&output_gradient);
+        let kept = slice(&saved);
         let (x, params) = (slice(&given.inputs[0]), &mut given.inputs[1..].iter().map(slice));
-        let input = given.attention_input(call.weighted);
-        let mut gradients: Vec<Vec<f32>> = given.inputs.iter().map(|t| vec![0.0; len(t)]).collect();
+        let input = given.input(call.weighted);
+        let mut gradients: Vec<Vec<f32>> = given.inputs.iter().map(|t| spare::take(len(t))).collect();
         let (dx, rest) = gradients.split_first_mut().expect("every operation has an x");
         let grads = &mut rest.iter_mut().map(Vec::as_mut_slice);
         with_workspace(call.op.workspace_len(par::threads()), |workspace| match &call.op {
             Op::Attention(op) => {
                 let grads = attention_grads(grads, op);
-                op.backward(&attention_params(params, op), input, saved, dy, dx, grads, workspace);
+                op.backward(&attention_params(params, op), input, kept, dy, dx, grads, workspace);
             }
             Op::Encoder(op) => {
                 let attention = attention_grads(grads, &op.attention);
@@ -66,11 +67,11 @@ impl FusedOps for Flex {
                     take(grads, op.lengths().map(|len| len > 0));
                 let grads =
                     encoder::Grads { attention, w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2 };
-                op.backward(&encoder_params(params, op), input, saved, dy, dx, grads, workspace);
+                op.backward(&encoder_params(params, op), input, kept, dy, dx, grads, workspace);
             }
             Op::Linear(op) => {
                 let ([w, b], [dw, db]) = (take(params, [true; 2]), take(grads, [true; 2]));
-                op.backward(w, b, x, dy, dx, (dw, db), workspace);
+                op.backward((w, b), x, input.coordinates, dy, dx, (dw, db), workspace);
             }
             Op::FeedForward(op) => {
                 let [w_1, b_1, w_2, b_2] = take(grads, [true; 4]);
@@ -80,12 +81,12 @@ impl FusedOps for Flex {
             Op::Spectral1d(op, plan) => {
                 let (params, grads) =
                     (spectral_params(params, op.pointwise), spectral_grads(grads, op.pointwise));
-                op.backward(plan, &params, x, saved, dy, dx, grads, workspace);
+                op.backward(plan, &params, x, kept, dy, dx, grads, workspace);
             }
             Op::Spectral2d(op, plan) => {
                 let (params, grads) =
                     (spectral_params(params, op.pointwise), spectral_grads(grads, op.pointwise));
-                op.backward(plan, &params, x, saved, dy, dx, grads, workspace);
+                op.backward(plan, &params, x, kept, dy, dx, grads, workspace);
             }
             Op::Conv3x3(op) => {
                 let [w, b] = take(grads, [true, op.bias]);
@@ -97,7 +98,11 @@ impl FusedOps for Flex {
             Op::Pointwise(op) => op.backward(x, dy, dx),
         });
         let named = gradients.into_iter().zip(&given.inputs).enumerate();
-        named.map(|(i, (values, like))| (i > 0 || x_wanted).then(|| tensor(values, like.shape()))).collect()
+        let gradients = named
+            .map(|(i, (values, like))| (i > 0 || x_wanted).then(|| tensor(values, like.shape())))
+            .collect();
+        [given.inputs.swap_remove(0), saved, output_gradient].into_iter().for_each(spare::keep);
+        gradients
     }
 }
 
@@ -157,14 +162,18 @@ fn tensor(values: Vec<f32>, shape: Shape) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape))
 }
 
+/// The same values, row-major.
+fn contiguous(tensor: FlexTensor) -> FlexTensor {
+    if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() }
+}
+
 impl Given<FlexTensor> {
-    /// The same values, row-major; shared where they are so already.
-    fn contiguous(&self) -> Self {
-        let all = |tensors: &[FlexTensor]| tensors.iter().map(FlexTensor::to_contiguous).collect();
-        Given { inputs: all(&self.inputs), constants: all(&self.constants) }
+    fn contiguous(self) -> Self {
+        let all = |tensors: Vec<FlexTensor>| tensors.into_iter().map(contiguous).collect();
+        Given { inputs: all(self.inputs), constants: all(self.constants) }
     }
 
-    fn attention_input(&self, weighted: bool) -> attention::Input<'_> {
+    fn input(&self, weighted: bool) -> attention::Input<'_> {
         let (weights, coordinates) = match (weighted, self.constants.as_slice()) {
             (true, [rest @ .., weights]) => (Some(slice(weights)), rest),
             (_, constants) => (None, constants),

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `extension.rs` | an operation as a value, and the trait of a backend that has kernels for it |
 //! | `flex.rs` | that trait for Flex: tensors as slices |
+//! | `spare.rs` | memory of tensors no longer held, for the next of their length |
 //! | `autodiff.rs` | the backward rule |
 //! | `composed.rs` | the operations from plain tensor operations |
 
@@ -15,6 +16,7 @@ mod autodiff;
 mod composed;
 mod extension;
 mod flex;
+mod spare;
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -177,22 +179,38 @@ pub fn encoder_layer(
     Ok(given.run(call))
 }
 
-/// y = act(x W + b) over the last axis.
+/// y = act([x | coordinates] W + b) over the last axis. Coordinates get no gradient.
 pub fn linear<const D: usize>(
     x: Tensor<D>,
+    coordinates: Option<Tensor<D>>,
     w: Tensor<2>,
     b: Tensor<1>,
     activation: Activation,
 ) -> Result<Tensor<D>> {
-    let [inputs, outputs] = w.dims();
-    check_channels("linear x", &x, inputs)?;
+    let [rows, outputs] = w.dims();
+    let p = coordinates.as_ref().map_or(0, |c| c.dims()[D - 1]);
+    let inputs = rows.saturating_sub(p);
+    match &coordinates {
+        None => check_channels("linear x", &x, inputs)?,
+        Some(coordinates) => {
+            check_channels(&format!("linear x beside {p} coordinates"), &x, inputs)?;
+            let mut expected = x.dims();
+            expected[D - 1] = p;
+            Error::check_shape("linear coordinates", &coordinates.dims(), &expected)?;
+        }
+    }
     Error::check_shape("linear b", &b.dims(), &[outputs])?;
     if !has_kernels(&x) {
+        let x = match coordinates {
+            Some(coordinates) => Tensor::cat(vec![x, coordinates], D - 1),
+            None => x,
+        };
         return Ok(composed::activated(composed::affine(x, w, b), activation));
     }
     let (rows, output) = with_channels(&x, outputs);
-    let op = Op::Linear(Linear { rows, inputs, outputs, activation });
+    let op = Op::Linear(Linear { rows, inputs, coordinates: p, outputs, activation });
     let mut given = GivenTensors::new(x);
+    coordinates.into_iter().for_each(|c| given.push_constant(c));
     given.push(w);
     given.push(b);
     Ok(given.run(Call { op, output, weighted: false }))
@@ -312,6 +330,13 @@ pub fn activate<const D: usize>(x: Tensor<D>, dropout: Dropout, activation: Acti
     GivenTensors::new(x).run(Call { op: Op::Pointwise(op), output, weighted: false })
 }
 
+/// Gives the memory of a tensor that is no longer wanted to the next one of its length.
+pub(crate) fn reuse<const D: usize>(tensor: Tensor<D>) {
+    if has_kernels(&tensor) {
+        spare::keep(plain(tensor));
+    }
+}
+
 /// Whether the kernels can take x: on Flex and of f32.
 fn has_kernels<const D: usize>(x: &Tensor<D>) -> bool {
     !COMPOSED_ONLY.get() && x.dtype() == DType::F32 && is_flex(&x.device())
@@ -394,7 +419,11 @@ impl GivenTensors {
 
     fn run<const D: usize>(self, call: Call) -> Tensor<D> {
         match self {
-            Self::Plain(given) => Tensor::from_primitive::<Flex>(Flex::fused(&call, &given).0),
+            Self::Plain(mut given) => {
+                let (y, _) = Flex::fused(&call, &given);
+                spare::keep(given.inputs.swap_remove(0));
+                Tensor::from_primitive::<Flex>(y)
+            }
             Self::Tracked(given, GradientCheckpointingStrategy::Disabled) => {
                 Tensor::from_primitive::<Autodiff<Flex, NoCheckpointing>>(autodiff::tracked::<
                     Flex,

@@ -97,7 +97,8 @@ pub(super) fn table(study: &Study, found: &[Option<Outcome>]) -> Table {
                 format!("{} of {}", outcome.history.epochs.len(), row.config.train.epochs),
                 outcome.history.best().map_or("-".into(), |best| best.epoch.to_string()),
                 row.config.data.train.to_string(),
-                format!("{:.2}", outcome.seconds / 3600.0),
+                // A run that came here from elsewhere has no clock.
+                if outcome.seconds > 0.0 { format!("{:.2}", outcome.seconds / 3600.0) } else { "-".into() },
             ],
         });
         table.row(cells);
