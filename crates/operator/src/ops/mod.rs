@@ -187,9 +187,9 @@ pub fn linear<const D: usize>(
     b: Tensor<1>,
     activation: Activation,
 ) -> Result<Tensor<D>> {
-    let [rows, outputs] = w.dims();
+    let [all, outputs] = w.dims();
     let p = coordinates.as_ref().map_or(0, |c| c.dims()[D - 1]);
-    let inputs = rows.saturating_sub(p);
+    let inputs = all.saturating_sub(p);
     match &coordinates {
         None => check_channels("linear x", &x, inputs)?,
         Some(coordinates) => {
