@@ -59,6 +59,7 @@ fn attend(params: &Params, n: usize) -> (Vec<f32>, f64) {
         eps: 1e-5,
         dropout: 0.0,
         key: Key::default(),
+        keep: false,
     };
     let coordinates: Vec<f32> = (0..n).map(|j| j as f32 / n as f32).collect();
     // Feature c is a smooth function of the coordinate, not periodic: an endpoint error of O(1/n) remains.

@@ -44,6 +44,17 @@ fn listed(sizes: &[(&str, usize)]) -> String {
     sizes.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")
 }
 
+/// Cuts a run of values into parts of the given lengths; what is left over is not used.
+#[inline]
+pub(crate) fn cut<const N: usize>(values: &[f32], lengths: [usize; N]) -> [&[f32]; N] {
+    let mut rest = values;
+    lengths.map(|len| {
+        let (head, tail) = rest.split_at(len);
+        rest = tail;
+        head
+    })
+}
+
 /// Cuts `len` values off the front of a workspace.
 #[inline]
 pub(crate) fn take<'a>(rest: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {

@@ -7,9 +7,9 @@
 
 use crate::activation::Activation;
 use crate::attention::{self, Apply, Attention, Input, Tail, Tile};
-use crate::dims::{check_len, take};
+use crate::dims::{check_len, cut, take};
 use crate::dropout::{Dropout, Site};
-use crate::feed_forward::{self, FeedForward, Hidden};
+use crate::feed_forward::{self, FeedForward};
 use crate::gemm::Into;
 use crate::norm::{normalize_groups, normalize_groups_backward};
 use crate::tile::{
@@ -94,9 +94,9 @@ impl EncoderLayer {
 }
 
 impl EncoderLayer {
-    /// Values kept from the forward for the backward pass; see [`Attention::saved_len`].
+    /// Values saved from the forward for the backward pass; see [`Attention::saved_len`].
     pub fn saved_len(&self) -> usize {
-        self.attention.saved_len()
+        self.attention.saved_len_with(&FeedForwardTail::new(self, &Params::EMPTY))
     }
 
     /// Values of workspace that either pass needs for `threads` threads.
@@ -256,7 +256,7 @@ impl<'a> FeedForwardTail<'a> {
         if self.layer.minus { -1.0 } else { 1.0 }
     }
 
-    /// x₁ into `x_1`; with a norm after the residual also its x̂₁ and r₁.
+    /// x₁; with a norm after the residual also its x̂₁ and r₁.
     fn first_half(&self, tile: &Tile, x_1: &mut [f32], hat: &mut [f32], r: &mut [f32], apply: Apply) {
         let (layer, d) = (self.layer, self.layer.attention.d);
         let t_1 = if layer.norm_after { &mut *hat } else { &mut *x_1 };
@@ -275,7 +275,7 @@ impl<'a> FeedForwardTail<'a> {
     }
 
     /// t₂ = x₁ + drop(FFN(x₁)), with the hidden layer filled already.
-    fn second_half(&self, tile: &Tile, x_1: &[f32], hidden: &Hidden, t_2: &mut [f32]) {
+    fn second_half(&self, tile: &Tile, x_1: &[f32], hidden: &[f32], t_2: &mut [f32]) {
         let mask = self.layer.feed_forward_dropout();
         let base = if mask.active() { None } else { Some(x_1) };
         set_affine(t_2, base, 1.0, self.params.b_2, &[], &[]);
@@ -285,60 +285,66 @@ impl<'a> FeedForwardTail<'a> {
             add(t_2, x_1);
         }
     }
+
+    /// Lengths of the parts of a record of `rows` rows: x₁, the hidden layer; and with norms after the residuals x̂₁, x̂₂, r₁, r₂.
+    fn record_lens(&self, rows: usize) -> [usize; 6] {
+        let (d, norm) = (self.layer.attention.d, if self.layer.norm_after { rows } else { 0 });
+        [rows * d, rows * self.ffn.hidden_len(), norm * d, norm * d, norm, norm]
+    }
 }
 
 impl Tail for FeedForwardTail<'_> {
+    fn record_len(&self) -> usize {
+        self.record_lens(1).iter().sum()
+    }
+
     fn tile_len(&self, rows: usize) -> usize {
-        let d = self.layer.attention.d;
-        let norm = if self.layer.norm_after { rows * (2 * d + 2) } else { 0 };
-        rows * 2 * d + norm + Hidden::len(&self.ffn, rows)
+        rows * (self.layer.attention.d + self.layer.hidden)
     }
 
     fn grads_len(&self) -> usize {
         self.layer.lengths().iter().sum()
     }
 
-    fn forward(&self, tile: &Tile, out: &mut [f32], mut scratch: &mut [f32], apply: Apply) {
-        let (layer, d, m) = (self.layer, self.layer.attention.d, tile.rows);
-        let norm = if layer.norm_after { m } else { 0 };
-        let x_1 = take(&mut scratch, m * d);
-        let (hat, r) = (take(&mut scratch, norm * d), take(&mut scratch, norm));
-        let mut hidden = Hidden::new(scratch, &self.ffn, m);
-        self.first_half(tile, x_1, hat, r, apply);
-        self.ffn.hidden_tile(&self.ffn_params, tile.first, x_1, &mut hidden);
-        if layer.norm_after {
-            self.second_half(tile, x_1, &hidden, hat);
-            normalize_groups(hat, &[], d, layer.eps, r);
-            set_scaled(out, hat, self.params.gamma_2, self.params.beta_2);
+    fn record(&self, tile: &Tile, mut record: &mut [f32], apply: Apply) {
+        let [x_1, hidden, hat_1, hat_2, r_1, r_2] =
+            self.record_lens(tile.rows).map(|len| take(&mut record, len));
+        self.first_half(tile, x_1, hat_1, r_1, apply);
+        self.ffn.hidden_tile(&self.ffn_params, tile.first, x_1, hidden);
+        if self.layer.norm_after {
+            self.second_half(tile, x_1, hidden, hat_2);
+            normalize_groups(hat_2, &[], self.layer.attention.d, self.layer.eps, r_2);
+        }
+    }
+
+    fn forward(&self, tile: &Tile, record: &mut [f32], out: &mut [f32], apply: Apply) {
+        self.record(tile, record, apply);
+        let [x_1, hidden, _, hat_2, ..] = cut(record, self.record_lens(tile.rows));
+        if self.layer.norm_after {
+            set_scaled(out, hat_2, self.params.gamma_2, self.params.beta_2);
         } else {
-            self.second_half(tile, x_1, &hidden, out);
+            self.second_half(tile, x_1, hidden, out);
         }
     }
 
     fn backward<'a>(
         &self,
         tile: &Tile,
+        record: &[f32],
         dy: &'a [f32],
         dx: &mut [f32],
         grads: &mut [f32],
         scratch: &'a mut [f32],
-        apply: Apply,
     ) -> &'a [f32] {
-        let (layer, d, m, mut scratch) = (self.layer, self.layer.attention.d, tile.rows, scratch);
-        let norm = if layer.norm_after { m } else { 0 };
-        let [x_1, g] = [0; 2].map(|_| take(&mut scratch, m * d));
-        let [hat_1, hat_2] = [0; 2].map(|_| take(&mut scratch, norm * d));
-        let [r_1, r_2] = [0; 2].map(|_| take(&mut scratch, norm));
-        let mut hidden = Hidden::new(scratch, &self.ffn, m);
+        let (layer, d, m) = (self.layer, self.layer.attention.d, tile.rows);
+        let [x_1, hidden, hat_1, hat_2, r_1, r_2] = cut(record, self.record_lens(m));
+        let (g, dh) = scratch.split_at_mut(m * d);
+        let dh = &mut dh[..m * layer.hidden];
         let lengths = self.ffn.lengths();
         let (ffn_grads, norm_grads) = grads.split_at_mut(lengths.iter().sum());
         let mut ffn_grads = feed_forward::Grads::carve(ffn_grads, lengths);
         let mut norm_grads = norm_grads.chunks_exact_mut(d);
         let mut next = || norm_grads.next().unwrap_or_default();
-
-        // Forward again, as far as needed.
-        self.first_half(tile, x_1, hat_1, r_1, apply);
-        self.ffn.hidden_tile(&self.ffn_params, tile.first, x_1, &mut hidden);
 
         // dx = gradient of t₂, then of x₁, then of t₁; g = that of the FFN's output, then of the attention.
         let sign = self.sign();
@@ -346,8 +352,6 @@ impl Tail for FeedForwardTail<'_> {
             dx.copy_from_slice(dy);
             let first = [next(), next()];
             if layer.norm_after {
-                self.second_half(tile, x_1, &hidden, hat_2);
-                normalize_groups(hat_2, &[], d, layer.eps, r_2);
                 norm_backward(hat_2, r_2, self.params.gamma_2, dx, [next(), next()]);
             }
             g.copy_from_slice(dx);
@@ -357,7 +361,8 @@ impl Tail for FeedForwardTail<'_> {
                 tile.first,
                 x_1,
                 g,
-                &mut hidden,
+                hidden,
+                dh,
                 Into::Add,
                 dx,
                 &mut ffn_grads,
@@ -372,7 +377,8 @@ impl Tail for FeedForwardTail<'_> {
                 tile.first,
                 x_1,
                 dy,
-                &mut hidden,
+                hidden,
+                dh,
                 Into::Set,
                 dx,
                 &mut ffn_grads,

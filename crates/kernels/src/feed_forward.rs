@@ -52,57 +52,42 @@ pub struct Grads<'a> {
     pub b_2: &'a mut [f32],
 }
 
-/// The hidden layer of a tile: `z` before and `h` after activation and dropout, `dh` its gradient. `z` is empty where h tells the
-/// activation's derivative.
-pub(crate) struct Hidden<'a> {
-    z: &'a mut [f32],
-    h: &'a mut [f32],
-    dh: &'a mut [f32],
-}
-
-impl<'a> Hidden<'a> {
-    /// Values a tile of `rows` rows needs; the gradient's share is used by the backward pass alone.
-    pub(crate) fn len(ffn: &FeedForward, rows: usize) -> usize {
-        rows * ffn.hidden * if ffn.activation.needs_no_z() { 2 } else { 3 }
-    }
-
-    pub(crate) fn new(memory: &'a mut [f32], ffn: &FeedForward, rows: usize) -> Self {
-        let len = rows * ffn.hidden;
-        let (z, rest) = memory.split_at_mut(if ffn.activation.needs_no_z() { 0 } else { len });
-        let (h, rest) = rest.split_at_mut(len);
-        Self { z, h, dh: &mut rest[..len] }
-    }
-}
-
 impl FeedForward {
     fn mask(&self) -> Dropout {
         Dropout { rate: self.dropout, key: self.key, site: Site::Hidden }
     }
 
-    /// Fills the hidden layer of the tile that starts at row `first`.
-    pub(crate) fn hidden_tile(&self, params: &Params, first: usize, x: &[f32], hidden: &mut Hidden) {
-        let (f, m) = (self.hidden, hidden.h.len() / self.hidden);
+    /// Values of the hidden layer of one row: h, after activation and dropout, and before them z unless h tells the activation's
+    /// derivative.
+    pub(crate) fn hidden_len(&self) -> usize {
+        self.hidden * if self.activation.needs_no_z() { 1 } else { 2 }
+    }
+
+    /// The hidden layer of the tile that starts at row `first`: h of all its rows, then z.
+    pub(crate) fn hidden_tile(&self, params: &Params, first: usize, x: &[f32], hidden: &mut [f32]) {
+        let (f, m) = (self.hidden, x.len() / self.inputs);
+        let (h, z) = hidden.split_at_mut(m * f);
         let w_1 = View::new(params.w_1, self.inputs, f);
         let x = View::new(x, m, self.inputs);
         if self.activation.needs_no_z() {
-            gemm(Into::Set, 1.0, x, w_1, ViewMut::new(hidden.h, m, f));
-            self.activation.forward_in_place(params.b_1, hidden.h);
+            gemm(Into::Set, 1.0, x, w_1, ViewMut::new(h, m, f));
+            self.activation.forward_in_place(params.b_1, h);
         } else {
-            gemm(Into::Set, 1.0, x, w_1, ViewMut::new(hidden.z, m, f));
-            self.activation.forward_biased(params.b_1, hidden.z, hidden.h);
+            gemm(Into::Set, 1.0, x, w_1, ViewMut::new(z, m, f));
+            self.activation.forward_biased(params.b_1, z, h);
         }
-        self.mask().apply((first * f) as u64, hidden.h);
+        self.mask().apply((first * f) as u64, h);
     }
 
     /// `y += h W₂`; the caller has put b₂, and whatever else is to be added, into y.
-    pub(crate) fn output_tile(&self, params: &Params, hidden: &Hidden, y: &mut [f32]) {
-        let m = hidden.h.len() / self.hidden;
-        let w_2 = View::new(params.w_2, self.hidden, self.outputs);
-        gemm(Into::Add, 1.0, View::new(hidden.h, m, self.hidden), w_2, ViewMut::new(y, m, self.outputs));
+    pub(crate) fn output_tile(&self, params: &Params, hidden: &[f32], y: &mut [f32]) {
+        let (f, m) = (self.hidden, y.len() / self.outputs);
+        let w_2 = View::new(params.w_2, f, self.outputs);
+        gemm(Into::Add, 1.0, View::new(&hidden[..m * f], m, f), w_2, ViewMut::new(y, m, self.outputs));
     }
 
     /// Sets `dx` or adds to it, and adds to the gradients of the parameters, from `dy` and the hidden layer as [`hidden_tile`](Self::hidden_tile) left it.
-    /// `transposed` is what [`transpose`](Self::transpose) wrote.
+    /// `transposed` is what [`transpose`](Self::transpose) wrote, `dh` (rows, f) is scratch.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn backward_tile(
         &self,
@@ -110,28 +95,30 @@ impl FeedForward {
         first: usize,
         x: &[f32],
         dy: &[f32],
-        hidden: &mut Hidden,
+        hidden: &[f32],
+        dh: &mut [f32],
         into: Into,
         dx: &mut [f32],
         grads: &mut Grads,
     ) {
-        let (i, f, o, m) = (self.inputs, self.hidden, self.outputs, hidden.h.len() / self.hidden);
+        let (i, f, o, m) = (self.inputs, self.hidden, self.outputs, x.len() / self.inputs);
+        let (h, z) = hidden.split_at(m * f);
         let (w_1_t, w_2_t) = transposed.split_at(f * i);
         let dy_view = View::new(dy, m, o);
-        gemm(Into::Add, 1.0, View::new(hidden.h, m, f).t(), dy_view, ViewMut::new(grads.w_2, f, o));
+        gemm(Into::Add, 1.0, View::new(h, m, f).t(), dy_view, ViewMut::new(grads.w_2, f, o));
         add_column_sums(dy, grads.b_2);
 
-        gemm(Into::Set, 1.0, dy_view, View::new(w_2_t, o, f), ViewMut::new(hidden.dh, m, f));
+        gemm(Into::Set, 1.0, dy_view, View::new(w_2_t, o, f), ViewMut::new(dh, m, f));
         if self.activation.needs_no_z() {
-            self.activation.backward_dropped(hidden.h, self.mask().kept(), hidden.dh);
+            self.activation.backward_dropped(h, self.mask().kept(), dh);
         } else {
-            self.mask().apply((first * f) as u64, hidden.dh);
-            self.activation.backward(hidden.z, hidden.dh);
+            self.mask().apply((first * f) as u64, dh);
+            self.activation.backward(z, dh);
         }
 
-        let dz = View::new(hidden.dh, m, f);
+        let dz = View::new(dh, m, f);
         gemm(Into::Add, 1.0, View::new(x, m, i).t(), dz, ViewMut::new(grads.w_1, i, f));
-        add_column_sums(hidden.dh, grads.b_1);
+        add_column_sums(dh, grads.b_1);
         gemm(into, 1.0, dz, View::new(w_1_t, f, i), ViewMut::new(dx, m, i));
     }
 
@@ -173,6 +160,11 @@ impl FeedForward {
         [("rows", self.rows), ("inputs", self.inputs), ("hidden", self.hidden), ("outputs", self.outputs)]
     }
 
+    /// Scratch of a worker: the hidden layer of a tile and its gradient.
+    fn share(&self) -> usize {
+        TILE * (self.hidden_len() + self.hidden)
+    }
+
     fn cut(&self) -> Rows {
         Rows::new(1, self.rows, TILE)
     }
@@ -180,7 +172,7 @@ impl FeedForward {
     /// Values of workspace that either pass needs for `threads` threads.
     pub fn workspace_len(&self, threads: usize) -> usize {
         let partial = self.cut().lanes * self.lengths().iter().sum::<usize>();
-        self.transposed_len() + partial + threads.max(1) * Hidden::len(self, TILE)
+        self.transposed_len() + partial + threads.max(1) * self.share()
     }
 
     /// y from x.
@@ -188,14 +180,14 @@ impl FeedForward {
         self.check(params, x, y.len(), workspace);
         let (rows, i, o) = (self.cut(), self.inputs, self.outputs);
         let parts = pieces(y, |l| rows.row_of_lane(l) * o);
-        par::for_each(rows.lanes, parts, workspace, Hidden::len(self, TILE), &|lane, y, scratch| {
+        par::for_each(rows.lanes, parts, workspace, self.share(), &|lane, y, scratch| {
             let first = rows.row_of_lane(lane);
             for tile in rows.lane(lane).flat_map(|c| rows.tiles(c)) {
-                let mut hidden = Hidden::new(scratch, self, tile.len());
+                let hidden = &mut scratch[..tile.len() * self.hidden_len()];
                 let y = &mut y[(tile.start - first) * o..][..tile.len() * o];
-                self.hidden_tile(params, tile.start, &x[tile.start * i..tile.end * i], &mut hidden);
+                self.hidden_tile(params, tile.start, &x[tile.start * i..tile.end * i], hidden);
                 set_affine(y, None, 1.0, params.b_2, &[], &[]);
-                self.output_tile(params, &hidden, y);
+                self.output_tile(params, hidden, y);
             }
         });
     }
@@ -222,25 +214,21 @@ impl FeedForward {
         self.transpose(params, transposed);
         let (partial, scratch) = rest.split_at_mut(rows.lanes * count);
         let parts = (pieces(dx, |l| rows.row_of_lane(l) * i), equal(partial, count));
-        par::for_each(
-            rows.lanes,
-            parts,
-            scratch,
-            Hidden::len(self, TILE),
-            &|lane, (dx, partial), scratch| {
-                partial.fill(0.0);
-                let mut grads = Grads::carve(partial, lengths);
-                let first = rows.row_of_lane(lane);
-                for tile in rows.lane(lane).flat_map(|c| rows.tiles(c)) {
-                    let mut hidden = Hidden::new(scratch, self, tile.len());
-                    let x = &x[tile.start * i..tile.end * i];
-                    let dx = &mut dx[(tile.start - first) * i..][..tile.len() * i];
-                    self.hidden_tile(params, tile.start, x, &mut hidden);
-                    let dy = &dy[tile.start * o..tile.end * o];
-                    self.backward_tile(transposed, tile.start, x, dy, &mut hidden, Into::Set, dx, &mut grads);
-                }
-            },
-        );
+        par::for_each(rows.lanes, parts, scratch, self.share(), &|lane, (dx, partial), scratch| {
+            partial.fill(0.0);
+            let mut grads = Grads::carve(partial, lengths);
+            let first = rows.row_of_lane(lane);
+            for tile in rows.lane(lane).flat_map(|c| rows.tiles(c)) {
+                let (hidden, dh) = scratch.split_at_mut(tile.len() * self.hidden_len());
+                let dh = &mut dh[..tile.len() * self.hidden];
+                let x = &x[tile.start * i..tile.end * i];
+                let dx = &mut dx[(tile.start - first) * i..][..tile.len() * i];
+                self.hidden_tile(params, tile.start, x, hidden);
+                let dy = &dy[tile.start * o..tile.end * o];
+                let into = Into::Set;
+                self.backward_tile(transposed, tile.start, x, dy, hidden, dh, into, dx, &mut grads);
+            }
+        });
         let mut at = 0;
         for (grad, len) in grads.into_iter().zip(lengths) {
             sum_lanes(partial, rows.lanes, at, grad);

@@ -51,7 +51,7 @@
 //! let (n, d, f) = (100, 16, 32);
 //! let attention = Attention {
 //!     kind: Kind::Galerkin, batch: 1, n, d, heads: 4, coordinates: 1, projection: true,
-//!     norm: Norm::Layer, eps: 1e-5, dropout: 0.0, key: Key::default(),
+//!     norm: Norm::Layer, eps: 1e-5, dropout: 0.0, key: Key::default(), keep: false,
 //! };
 //! let layer = EncoderLayer {
 //!     attention, hidden: f, activation: Activation::Gelu, norm_after: false, eps: 1e-5,

@@ -81,6 +81,7 @@ fn layer(batch: usize, n: usize, d: usize) -> EncoderLayer {
         eps: 1e-5,
         dropout: 0.1,
         key: Key::default(),
+        keep: false,
     };
     EncoderLayer {
         attention,
@@ -182,15 +183,22 @@ fn only_gemm_allocates_and_no_more_for_more_points() {
     let (stacks, most) = watch(|| drop(std::hint::black_box(vec![0u8; 100])));
     assert!(stacks.len() == 1 && most == 100 && !of_gemm(&stacks[0]), "the watch sees what is there");
 
-    let (stacks, most) = watch_layer(layer(2, 1024, 24));
-    for stack in &stacks {
-        assert!(of_gemm(stack), "an allocation outside of gemm:\n{stack}");
+    for keep in [false, true] {
+        let with_points = |n| {
+            let mut layer = layer(2, n, 24);
+            layer.attention.keep = keep;
+            watch_layer(layer)
+        };
+        let (stacks, most) = with_points(1024);
+        for stack in &stacks {
+            assert!(of_gemm(stack), "an allocation outside of gemm:\n{stack}");
+        }
+        let (_, most_of_many) = with_points(8192);
+        assert_eq!(
+            most, most_of_many,
+            "bytes held at a time, for 1024 and for 8192 points in tiles of the same size"
+        );
     }
-    let (_, most_of_many) = watch_layer(layer(2, 8192, 24));
-    assert_eq!(
-        most, most_of_many,
-        "bytes held at a time, for 1024 and for 8192 points in tiles of the same size"
-    );
 }
 
 fn of_gemm(stack: &str) -> bool {
@@ -198,7 +206,7 @@ fn of_gemm(stack: &str) -> bool {
 }
 
 /// Beyond inputs, outputs, parameters and their gradients, in floats: 1.14·B·n·d, nearly all of it partial sums of parameter
-/// gradients, one set per 1024 points; and 48.1·d² per thread, the tiles it works on.
+/// gradients, one set per 1024 points; and 35.0·d² per thread, the tiles it works on.
 #[test]
 fn a_layer_asks_for_less_than_it_is_given() {
     let (batch, n, d) = (8, 2048, 96);
@@ -206,6 +214,6 @@ fn a_layer_asks_for_less_than_it_is_given() {
     let of = |threads| layer.saved_len() + layer.workspace_len(threads);
     let per_thread = of(2) - of(1);
     let shared = of(1) - per_thread;
-    assert!(per_thread <= 49 * d * d, "{:.2} d² per thread", per_thread as f64 / (d * d) as f64);
+    assert!(per_thread <= 36 * d * d, "{:.2} d² per thread", per_thread as f64 / (d * d) as f64);
     assert!(10 * shared <= 12 * batch * n * d, "{:.2} B n d", shared as f64 / (batch * n * d) as f64);
 }

@@ -41,7 +41,7 @@ pub struct Component {
     /// Counted in the order in which we multiply: fourier attention is re-associated, so that only softmax attention grows with
     /// the square of the points. Norms, activations and residuals are left out. A backward pass costs twice as much.
     pub flops: u64,
-    /// Values of one sample that wait for the backward pass.
+    /// Values of one sample that wait for the backward pass, without those that it could compute again.
     pub kept: u64,
 }
 
@@ -149,7 +149,15 @@ impl ModelConfig {
         let costs = self.costs(grid)?;
         let kept: u64 = costs.iter().map(|c| c.kept).sum();
         let widest = costs.iter().map(|c| c.kept).max().unwrap_or(0);
-        Ok(4 * (batch as u64 * (kept + widest) + 5 * self.parameters()) + PROCESS)
+        let in_encoder = match self {
+            ModelConfig::Transformer1d(c) => c.layers * c.encoder.kept(batch, grid[0]),
+            ModelConfig::Transformer2d(c) => {
+                let [n1, n2] = c.resampling.through([grid[0], grid[1]])?.down[1];
+                c.layers * c.encoder.kept(batch, n1 * n2)
+            }
+            ModelConfig::Fno1d(_) | ModelConfig::Fno2d(_) => 0,
+        };
+        Ok(4 * (batch as u64 * (kept + widest) + in_encoder as u64 + 5 * self.parameters()) + PROCESS)
     }
 
     /// Trained numbers, counted without building the network: a config from a file may ask for more than memory holds.
@@ -183,6 +191,11 @@ impl ModelConfig {
 
     /// The parts, without their parameters.
     fn costs(&self, grid: &[usize]) -> Result<Vec<Component>> {
+        match self {
+            ModelConfig::Transformer1d(config) => config.encoder.attention.check()?,
+            ModelConfig::Transformer2d(config) => config.encoder.attention.check()?,
+            ModelConfig::Fno1d(_) | ModelConfig::Fno2d(_) => {}
+        }
         match (self, grid) {
             (ModelConfig::Transformer1d(config), &[n]) => Ok(transformer_1d(config, n)),
             (ModelConfig::Transformer2d(config), &[n1, n2]) => transformer_2d(config, [n1, n2]),
@@ -372,6 +385,9 @@ mod tests {
             let model = config.init(&mut Builder::new(1, &Device::flex())).unwrap();
             assert_eq!(config.parameters(), model.num_params() as u64);
         }
+        config.encoder.attention.heads = 0;
+        let error = ModelConfig::Transformer1d(config).training_memory(1, &[64]).unwrap_err();
+        assert!(error.to_string().contains("heads"), "{error}");
         let vast = FnoConfig { modes: usize::MAX, channels: usize::MAX, ..FnoConfig::darcy() };
         assert_eq!(ModelConfig::Fno2d(vast).parameters(), u64::MAX);
     }
@@ -386,6 +402,20 @@ mod tests {
         config.encoder.attention.kind = AttentionKind::Softmax;
         let products = 3 * (10 * 4 * 4) + 2 * (10 * 10 * 5) + 10 * 5 * 4 + 2 * (10 * 4 * 8);
         assert_eq!(config.encoder.flops(10), 2 * products);
+    }
+
+    #[test]
+    fn encoder_layers_keep_of_their_points_what_is_not_too_much() {
+        let mut encoder = Transformer1dConfig::burgers(AttentionKind::Galerkin).encoder;
+        // K̂ and V̂ with one r each, x₁ and the hidden layer.
+        assert_eq!(encoder.kept(8, 2048), 8 * 2048 * (2 * 97 + 96 + 192));
+        assert_eq!(encoder.kept(4, 8192), 0, "two times as many values");
+        encoder.attention.kind = AttentionKind::Softmax;
+        assert_eq!(encoder.kept(8, 2048), 0);
+        let config = Preset::Burgers.config();
+        let [small, large] =
+            [2048, 8192].map(|n| config.training_memory(if n == 2048 { 8 } else { 4 }, &[n]).unwrap());
+        assert!(small > large, "{small} bytes on 8 times 2048 points, {large} on 4 times 8192");
     }
 
     #[test]

@@ -534,7 +534,7 @@ fn compare_model<M: burn::module::Module + ReferenceNames, const D: usize>(
 fn attention_op(kind: Kind, heads: usize, coordinates: usize, norm: Norm, dropout: f32) -> AttentionOp {
     let projection = coordinates > 0;
     let (batch, n, d, eps, key) = (0, 0, 12, 1e-5, KEY);
-    AttentionOp { kind, batch, n, d, heads, coordinates, projection, norm, eps, dropout, key }
+    AttentionOp { kind, batch, n, d, heads, coordinates, projection, norm, eps, dropout, key, keep: false }
 }
 
 fn attention_params(op: &AttentionOp, leaves: &mut Leaves) -> AttentionParams {

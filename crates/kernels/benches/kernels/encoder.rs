@@ -23,6 +23,7 @@ pub fn layer(kind: Kind, batch: usize, n: usize) -> EncoderLayer {
         eps: 1e-5,
         dropout: 0.0,
         key: Key::default(),
+        keep: false,
     };
     EncoderLayer {
         attention,
@@ -147,9 +148,10 @@ impl Bench {
 }
 
 /// FLOPs of the products that galerkin and fourier execute, in units of 2d² per point, with f = 2d and one head. Forward: K, V,
-/// K̂ᵀV̂, apply, FFN 4. Backward: apply and W₁ again 3, FFN 8, apply 2, K and V again 2, dK̂ and dV̂ 2, projections 4.
+/// K̂ᵀV̂, apply, FFN 4. Backward: FFN 8, apply 2, dK̂ and dV̂ 2, projections 4; and unless they were kept apply and W₁ again 3, K and V again 2.
 const FORWARD_UNITS: f64 = 8.0;
-const BACKWARD_UNITS: f64 = 21.0;
+const BACKWARD_UNITS: f64 = 16.0;
+const UNITS_AGAIN: f64 = 5.0;
 
 pub fn run(machine: &Machine) {
     against_gemm(machine);
@@ -160,8 +162,13 @@ pub fn run(machine: &Machine) {
 
 /// Executed GEMM FLOPs over time, in units of R.
 fn against_gemm(machine: &Machine) {
-    for kind in [Kind::Galerkin, Kind::Fourier] {
-        let bench = RefCell::new(Bench::new(layer(kind, 8, 2048)));
+    let cases =
+        [(Kind::Galerkin, false), (Kind::Fourier, false), (Kind::Galerkin, true), (Kind::Fourier, true)];
+    for (kind, keep) in cases {
+        let mut layer = layer(kind, 8, 2048);
+        layer.attention.keep = keep;
+        let backward_units = BACKWARD_UNITS + if keep { 0.0 } else { UNITS_AGAIN };
+        let bench = RefCell::new(Bench::new(layer));
         let [gemm, all, forward, backward] = race(
             60,
             [
@@ -174,14 +181,15 @@ fn against_gemm(machine: &Machine) {
         let threads = machine.threads as f64;
         let (r, together) = (threads * YARDSTICK_FLOPS / gemm, threads * YARDSTICK_FLOPS / all);
         let unit = (2 * 8 * 2048 * 96 * 96) as f64;
-        let both = (FORWARD_UNITS + BACKWARD_UNITS) * unit / (forward + backward);
+        let both = (FORWARD_UNITS + backward_units) * unit / (forward + backward);
         println!(
-            "{kind:?} b=8 n=2048: forward {:.2} ms = {:.2} R, backward {:.2} ms = {:.2} R, both {:.2} ms = {:.3} R \
+            "{kind:?}{} b=8 n=2048: forward {:.2} ms = {:.2} R, backward {:.2} ms = {:.2} R, both {:.2} ms = {:.3} R \
              (R = {:.0} GFLOP/s; {:.3} of the {:.0} that all threads reach at once)",
+            if keep { ", keeping" } else { "" },
             forward * 1e3,
             FORWARD_UNITS * unit / forward / r,
             backward * 1e3,
-            BACKWARD_UNITS * unit / backward / r,
+            backward_units * unit / backward / r,
             (forward + backward) * 1e3,
             both / r,
             r / 1e9,

@@ -95,9 +95,16 @@ impl Scheme for Fourier<'_> {
         2 * d * d + 2 * (p + 1) * d
     }
 
+    fn keys_len(&self) -> usize {
+        self.0.hat_len()
+    }
+
+    fn queries_len(&self) -> usize {
+        self.0.hat_len()
+    }
+
     fn tile_len(&self, rows: usize) -> usize {
-        let (d, .., heads) = self.letters();
-        rows * (2 * d + heads)
+        rows * self.0.dims.d
     }
 
     fn fold_len(&self) -> usize {
@@ -119,17 +126,19 @@ impl Scheme for Fourier<'_> {
         true
     }
 
-    fn add_moments(&self, tile: &Tile, moments: &mut [f32], mut scratch: &mut [f32]) {
-        let (d, _, p, _, heads) = self.letters();
-        let k = take(&mut scratch, tile.rows * d);
-        self.0.normalized(Side::K, tile, k, take(&mut scratch, tile.rows * heads));
+    /// K̂
+    fn keys(&self, tile: &Tile, keys: &mut [f32]) {
+        self.0.hat(Side::K, tile, keys);
+    }
+
+    fn add_moments(&self, tile: &Tile, keys: &[f32], moments: &mut [f32], scratch: &mut [f32]) {
+        let (d, _, p, ..) = self.letters();
+        let (k, _) = self.0.split_hat(keys);
         let [s, sk, sx, coordinates] = blocks(moments, [d * d, (p + 1) * d, (p + 1) * d, (p + 1) * (p + 1)]);
         add_moments(k, tile.coordinates, tile.weights, sk, d);
         add_moments(tile.x, tile.coordinates, tile.weights, sx, d);
         self.0.add_coordinate_moments(tile, coordinates);
-        if let Some(w) = tile.weights {
-            scale_rows(k, w);
-        }
+        let k = tile.weighted(k, scratch);
         let (k, x) = (View::new(k, tile.rows, d), View::new(tile.x, tile.rows, d));
         gemm(Into::Add, 1.0, k.t(), x, ViewMut::new(s, d, d));
     }
@@ -191,46 +200,44 @@ impl Scheme for Fourier<'_> {
         transpose(e_matrix, d, d, e_transposed);
     }
 
-    /// Q̂, then r.
-    fn prepare(&self, tile: &Tile, mut scratch: &mut [f32]) {
-        let (d, .., heads) = self.letters();
-        let q = take(&mut scratch, tile.rows * d);
-        self.0.normalized(Side::Q, tile, q, take(&mut scratch, tile.rows * heads));
+    /// Q̂
+    fn queries(&self, tile: &Tile, queries: &mut [f32], _: &mut [f32]) {
+        self.0.hat(Side::Q, tile, queries);
     }
 
     fn apply(
         &self,
         tile: &Tile,
+        queries: &[f32],
         folded: &[f32],
         base: Option<&[f32]>,
         sign: f32,
         out: &mut [f32],
-        scratch: &mut [f32],
     ) {
         let (d, _, p, ..) = self.letters();
         let (e_matrix, rest) = folded.split_at(d * d);
         set_affine(out, base, sign, &rest[p * d..][..d], tile.coordinates, &rest[..p * d]);
-        let q = View::new(&scratch[..tile.rows * d], tile.rows, d);
+        let q = View::new(self.0.split_hat(queries).0, tile.rows, d);
         gemm(Into::Add, sign, q, View::new(e_matrix, d, d), ViewMut::new(out, tile.rows, d));
     }
 
     fn apply_backward(
         &self,
         tile: &Tile,
+        queries: &[f32],
         folded: &[f32],
         da: &[f32],
         norm_sums: NormSums,
         dx: &mut [f32],
         dfolded: &mut [f32],
         grads: &mut Grads,
-        mut scratch: &mut [f32],
+        scratch: &mut [f32],
     ) {
-        let (d, _, p, _, heads) = self.letters();
+        let (d, _, p, ..) = self.letters();
         let m = tile.rows;
         let e_transposed = &folded[(d + p + 1) * d..][..d * d];
-        let q = take(&mut scratch, m * d);
-        let r = take(&mut scratch, m * heads);
-        let dq = take(&mut scratch, m * d);
+        let (q, r) = self.0.split_hat(queries);
+        let dq = &mut scratch[..m * d];
         let da_view = View::new(da, m, d);
         gemm(Into::Set, 1.0, da_view, View::new(e_transposed, d, d), ViewMut::new(dq, m, d));
         let sums = match norm_sums {
@@ -344,18 +351,18 @@ impl Scheme for Fourier<'_> {
     fn moments_backward(
         &self,
         tile: &Tile,
+        keys: &[f32],
         _: &[f32],
         dmoments: &[f32],
         norm_sums: NormSums,
         dx: &mut [f32],
         grads: &mut Grads,
-        mut scratch: &mut [f32],
+        scratch: &mut [f32],
     ) {
-        let (d, _, p, _, heads) = self.letters();
+        let (d, _, p, ..) = self.letters();
         let m = tile.rows;
-        let [k, dk] = [0; 2].map(|_| take(&mut scratch, m * d));
-        let r = take(&mut scratch, m * heads);
-        self.0.normalized(Side::K, tile, k, r);
+        let (k, r) = self.0.split_hat(keys);
+        let dk = &mut scratch[..m * d];
         let (ds, rest) = dmoments.split_at(d * d);
         let (ds_transposed, rest) = rest.split_at(d * d);
         let (k_rows, x_rows) = rest.split_at((p + 1) * d);

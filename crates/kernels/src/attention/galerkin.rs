@@ -32,16 +32,6 @@ impl Galerkin<'_> {
     fn letters(&self) -> (usize, usize, usize, usize, usize) {
         self.0.dims.letters()
     }
-
-    /// K̂ and V̂ of a tile with their r, cut from the front of `scratch`.
-    fn keys_and_values<'s>(&self, tile: &Tile, scratch: &mut &'s mut [f32]) -> [&'s mut [f32]; 4] {
-        let (d, .., heads) = self.letters();
-        let [k, v] = [0; 2].map(|_| take(scratch, tile.rows * d));
-        let [rk, rv] = [0; 2].map(|_| take(scratch, tile.rows * heads));
-        self.0.normalized(Side::K, tile, k, rk);
-        self.0.normalized(Side::V, tile, v, rv);
-        [k, v, rk, rv]
-    }
 }
 
 impl Scheme for Galerkin<'_> {
@@ -65,9 +55,16 @@ impl Scheme for Galerkin<'_> {
         2 * d * e + 2 * (p + 1) * d
     }
 
+    fn keys_len(&self) -> usize {
+        2 * self.0.hat_len()
+    }
+
+    fn queries_len(&self) -> usize {
+        0
+    }
+
     fn tile_len(&self, rows: usize) -> usize {
-        let (d, .., heads) = self.letters();
-        rows * (4 * d + 2 * heads)
+        rows * 2 * self.0.dims.d
     }
 
     fn fold_len(&self) -> usize {
@@ -89,16 +86,19 @@ impl Scheme for Galerkin<'_> {
         false
     }
 
-    fn add_moments(&self, tile: &Tile, moments: &mut [f32], mut scratch: &mut [f32]) {
+    /// K̂ and V̂.
+    fn keys(&self, tile: &Tile, keys: &mut [f32]) {
+        self.0.keys_and_values(tile, keys);
+    }
+
+    fn add_moments(&self, tile: &Tile, keys: &[f32], moments: &mut [f32], scratch: &mut [f32]) {
         let (d, e, p, _, heads) = self.letters();
-        let [k, v, ..] = self.keys_and_values(tile, &mut scratch);
+        let [(k, _), (v, _)] = self.0.split_keys_and_values(keys);
         let [s, sk, sv, coordinates] = blocks(moments, [d * e, (p + 1) * d, (p + 1) * d, (p + 1) * (p + 1)]);
         add_moments(k, tile.coordinates, tile.weights, sk, d);
         add_moments(v, tile.coordinates, tile.weights, sv, d);
         self.0.add_coordinate_moments(tile, coordinates);
-        if let Some(w) = tile.weights {
-            scale_rows(k, w);
-        }
+        let k = tile.weighted(k, scratch);
         for h in 0..heads {
             let k = View::strided(&k[h * e..], tile.rows, e, d);
             let v = View::strided(&v[h * e..], tile.rows, e, d);
@@ -137,16 +137,16 @@ impl Scheme for Galerkin<'_> {
         transpose(e_matrix, d, d, e_transposed);
     }
 
-    fn prepare(&self, _: &Tile, _: &mut [f32]) {}
+    fn queries(&self, _: &Tile, _: &mut [f32], _: &mut [f32]) {}
 
     fn apply(
         &self,
         tile: &Tile,
+        _: &[f32],
         folded: &[f32],
         base: Option<&[f32]>,
         sign: f32,
         out: &mut [f32],
-        _: &mut [f32],
     ) {
         let (d, _, p, ..) = self.letters();
         let (e_matrix, rest) = folded.split_at(d * d);
@@ -158,6 +158,7 @@ impl Scheme for Galerkin<'_> {
     fn apply_backward(
         &self,
         tile: &Tile,
+        _: &[f32],
         folded: &[f32],
         da: &[f32],
         _: NormSums,
@@ -222,6 +223,7 @@ impl Scheme for Galerkin<'_> {
     fn moments_backward(
         &self,
         tile: &Tile,
+        keys: &[f32],
         _: &[f32],
         dmoments: &[f32],
         norm_sums: NormSums,
@@ -230,7 +232,7 @@ impl Scheme for Galerkin<'_> {
         mut scratch: &mut [f32],
     ) {
         let (d, e, p, _, heads) = self.letters();
-        let [k, v, rk, rv] = self.keys_and_values(tile, &mut scratch);
+        let [(k, rk), (v, rv)] = self.0.split_keys_and_values(keys);
         let [dk, dv] = [0; 2].map(|_| take(&mut scratch, tile.rows * d));
         let (t, rest) = dmoments.split_at(d * e);
         let (t_transposed, rest) = rest.split_at(d * e);

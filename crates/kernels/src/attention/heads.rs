@@ -7,7 +7,7 @@ use crate::norm::{
     normalize_columns, normalize_columns_backward, normalize_groups, normalize_groups_backward,
 };
 use crate::simd::vectorize;
-use crate::tile::{add_bias, add_column_dots, add_column_sums, scale_columns};
+use crate::tile::{add_bias, add_column_dots, add_column_sums, scale_columns, scale_rows};
 
 /// A run of points of one sample, small enough to stay in cache.
 pub(crate) struct Tile<'a> {
@@ -21,6 +21,17 @@ pub(crate) struct Tile<'a> {
     pub coordinates: &'a [f32],
     /// (rows)
     pub weights: Option<&'a [f32]>,
+}
+
+impl Tile<'_> {
+    /// The rows of `values`, each times its weight if there are weights, for which there is `scratch`.
+    pub fn weighted<'v>(&self, values: &'v [f32], scratch: &'v mut [f32]) -> &'v [f32] {
+        let Some(w) = self.weights else { return values };
+        let weighted = &mut scratch[..values.len()];
+        weighted.copy_from_slice(values);
+        scale_rows(weighted, w);
+        weighted
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +189,35 @@ impl<'a> Heads<'a> {
             Norm::Instance => normalize_columns(z, bias, self.statistics_of(tile.sample, slot)),
             _ => normalize_groups(z, bias, self.dims.head_width(), self.dims.eps, r),
         }
+    }
+
+    /// Values of one point of a side as [`hat`](Self::hat) writes them.
+    pub fn hat_len(&self) -> usize {
+        self.dims.d + self.dims.heads
+    }
+
+    /// ẑ (rows, d) of a side, then its r (rows, H).
+    pub fn hat(&self, side: Side, tile: &Tile, hat: &mut [f32]) {
+        let (z, r) = hat.split_at_mut(tile.rows * self.dims.d);
+        self.normalized(side, tile, z, r);
+    }
+
+    /// ẑ and r from what [`hat`](Self::hat) wrote.
+    pub fn split_hat<'h>(&self, hat: &'h [f32]) -> (&'h [f32], &'h [f32]) {
+        hat.split_at(hat.len() / self.hat_len() * self.dims.d)
+    }
+
+    /// K̂ and V̂ of a tile, each as [`hat`](Self::hat) writes it.
+    pub fn keys_and_values(&self, tile: &Tile, keys: &mut [f32]) {
+        let (k, v) = keys.split_at_mut(tile.rows * self.hat_len());
+        self.hat(Side::K, tile, k);
+        self.hat(Side::V, tile, v);
+    }
+
+    /// ẑ and r of K and of V from what [`keys_and_values`](Self::keys_and_values) wrote.
+    pub fn split_keys_and_values<'h>(&self, keys: &'h [f32]) -> [(&'h [f32], &'h [f32]); 2] {
+        let (k, v) = keys.split_at(keys.len() / 2);
+        [k, v].map(|hat| self.split_hat(hat))
     }
 
     /// Turns the gradient of ẑ into that of x W + b, in place.

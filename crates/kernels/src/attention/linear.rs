@@ -101,9 +101,16 @@ impl Scheme for Linear<'_> {
         self.full() * (self.0.dims.wide() + 1)
     }
 
+    fn keys_len(&self) -> usize {
+        2 * self.0.hat_len()
+    }
+
+    fn queries_len(&self) -> usize {
+        self.full()
+    }
+
     fn tile_len(&self, rows: usize) -> usize {
-        let (d, .., heads) = self.letters();
-        rows * (4 * self.full() + 3 * d + 2 * heads) + self.full()
+        rows * (4 * self.full() + self.0.dims.d) + self.full()
     }
 
     fn fold_len(&self) -> usize {
@@ -128,15 +135,17 @@ impl Scheme for Linear<'_> {
         moments[..self.full()].fill(f32::NEG_INFINITY);
     }
 
-    fn add_moments(&self, tile: &Tile, moments: &mut [f32], mut scratch: &mut [f32]) {
-        let (d, full, wide, heads) = (self.0.dims.d, self.full(), self.0.dims.wide(), self.0.dims.heads);
-        let hat = take(&mut scratch, tile.rows * d);
-        let r = take(&mut scratch, tile.rows * heads);
+    /// K̂ and V̂.
+    fn keys(&self, tile: &Tile, keys: &mut [f32]) {
+        self.0.keys_and_values(tile, keys);
+    }
+
+    fn add_moments(&self, tile: &Tile, keys: &[f32], moments: &mut [f32], mut scratch: &mut [f32]) {
+        let (full, wide) = (self.full(), self.0.dims.wide());
+        let [(k, _), (v, _)] = self.0.split_keys_and_values(keys);
         let [keys, values] = [0; 2].map(|_| take(&mut scratch, tile.rows * full));
-        self.0.normalized(Side::K, tile, hat, r);
-        self.0.widen(Side::K, tile, hat, keys);
-        self.0.normalized(Side::V, tile, hat, r);
-        self.0.widen(Side::V, tile, hat, values);
+        self.0.widen(Side::K, tile, k, keys);
+        self.0.widen(Side::V, tile, v, values);
         let top = &mut scratch[..full];
         top.fill(f32::NEG_INFINITY);
         for row in keys.chunks_exact(full) {
@@ -181,10 +190,9 @@ impl Scheme for Linear<'_> {
     }
 
     /// Q̄ (rows, H·D).
-    fn prepare(&self, tile: &Tile, mut scratch: &mut [f32]) {
-        let (d, full, wide) = (self.0.dims.d, self.full(), self.0.dims.wide());
-        let q = take(&mut scratch, tile.rows * full);
-        let features = take(&mut scratch, tile.rows * d);
+    fn queries(&self, tile: &Tile, q: &mut [f32], scratch: &mut [f32]) {
+        let (d, wide) = (self.0.dims.d, self.0.dims.wide());
+        let features = &mut scratch[..tile.rows * d];
         self.0.project(Side::Q, tile, features);
         self.0.widen(Side::Q, tile, features, q);
         vectorize!({
@@ -200,22 +208,23 @@ impl Scheme for Linear<'_> {
     fn apply(
         &self,
         tile: &Tile,
+        queries: &[f32],
         folded: &[f32],
         base: Option<&[f32]>,
         sign: f32,
         out: &mut [f32],
-        scratch: &mut [f32],
     ) {
         let (d, full) = (self.0.dims.d, self.full());
         let (g, rest) = folded.split_at(full * d);
         set_affine(out, base, sign, &rest[..d], &[], &[]);
-        let q = View::new(&scratch[..tile.rows * full], tile.rows, full);
+        let q = View::new(queries, tile.rows, full);
         gemm(Into::Add, sign, q, View::new(g, full, d), ViewMut::new(out, tile.rows, d));
     }
 
     fn apply_backward(
         &self,
         tile: &Tile,
+        q: &[f32],
         folded: &[f32],
         da: &[f32],
         _: NormSums,
@@ -225,7 +234,7 @@ impl Scheme for Linear<'_> {
         mut scratch: &mut [f32],
     ) {
         let (d, full, wide, m) = (self.0.dims.d, self.full(), self.0.dims.wide(), tile.rows);
-        let [q, dq] = [0; 2].map(|_| take(&mut scratch, m * full));
+        let dq = take(&mut scratch, m * full);
         let (hat, g) = (&[], take(&mut scratch, m * d));
         let da_view = View::new(da, m, d);
         let (dg, db) = dfolded.split_at_mut(full * d);
@@ -268,6 +277,7 @@ impl Scheme for Linear<'_> {
     fn moments_backward(
         &self,
         tile: &Tile,
+        keys: &[f32],
         moments: &[f32],
         dmoments: &[f32],
         mut norm_sums: NormSums,
@@ -275,15 +285,13 @@ impl Scheme for Linear<'_> {
         grads: &mut Grads,
         mut scratch: &mut [f32],
     ) {
-        let (d, full, wide, heads, m) =
-            (self.0.dims.d, self.full(), self.0.dims.wide(), self.0.dims.heads, tile.rows);
-        let [k, v, g] = [0; 3].map(|_| take(&mut scratch, m * d));
-        let [rk, rv] = [0; 2].map(|_| take(&mut scratch, m * heads));
+        let (d, full, wide, m) = (self.0.dims.d, self.full(), self.0.dims.wide(), tile.rows);
+        let [(k, rk), (v, rv)] = self.0.split_keys_and_values(keys);
+        let g = take(&mut scratch, m * d);
         let [keys, values, dkeys, dvalues] = [0; 4].map(|_| take(&mut scratch, m * full));
         let (largest, z) = (&moments[..full], &moments[full..2 * full]);
         let (da, kappa) = dmoments.split_at(full * wide);
 
-        self.0.normalized(Side::K, tile, k, rk);
         self.0.widen(Side::K, tile, k, keys);
         self.exponentials(largest, keys);
         vectorize!({
@@ -291,7 +299,6 @@ impl Scheme for Linear<'_> {
                 row.iter_mut().zip(z).for_each(|(k, z)| *k /= z);
             }
         });
-        self.0.normalized(Side::V, tile, v, rv);
         self.0.widen(Side::V, tile, v, values);
 
         // dK̃ = K̄ (w Ṽ dAᵀ − κ), dṼ = w K̄ dA

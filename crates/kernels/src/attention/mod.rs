@@ -20,7 +20,7 @@ use galerkin::Galerkin;
 use heads::Heads;
 use linear::Linear;
 use quadratic::Quadratic;
-use scheme::{Buffers, Scheme};
+use scheme::{Buffers, Points, Scheme};
 
 /// Which attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +73,9 @@ pub struct Attention {
     pub dropout: f32,
     /// The stream of the masks.
     pub key: Key,
+    /// Whether the forward pass keeps what it knows of every point, some n·d values each of Q̂ or V̂, K̂ and in an encoder layer x₁ and the hidden layer,
+    /// instead of leaving it to the backward pass to compute again. The results are the same bits. Attention through an n × n matrix keeps nothing.
+    pub keep: bool,
 }
 
 /// Parameters: `y = x W + b` with W stored (in, out), row-major. `T` is f64 for the reference.
@@ -271,13 +274,14 @@ impl<'a> Grads<'a> {
 }
 
 impl Attention {
-    /// Values kept from the forward for the backward pass: sums over points, O(d²) per sample.
+    /// Values saved from the forward for the backward pass: sums over points, O(d²) per sample, and with [`keep`](Self::keep) what is known of every
+    /// point.
     pub fn saved_len(&self) -> usize {
-        self.check_shape();
-        self.saved_len_unchecked()
+        self.saved_len_with(&Bare)
     }
 
-    fn saved_len_unchecked(&self) -> usize {
+    pub(crate) fn saved_len_with<T: Tail>(&self, tail: &T) -> usize {
+        self.check_shape();
         let heads = Heads {
             dims: *self,
             params: &Params::EMPTY,
@@ -287,9 +291,9 @@ impl Attention {
         };
         self.statistics_len()
             + match self.route() {
-                Route::Galerkin => self.batch * Galerkin(&heads).moments_len(),
-                Route::Fourier => self.batch * Fourier(&heads).moments_len(),
-                Route::Linear => self.batch * Linear(&heads).moments_len(),
+                Route::Galerkin => scheme_saved(self, &Galerkin(&heads), tail),
+                Route::Fourier => scheme_saved(self, &Fourier(&heads), tail),
+                Route::Linear => scheme_saved(self, &Linear(&heads), tail),
                 Route::Quadratic => Quadratic::saved_len(self),
             }
     }
@@ -478,7 +482,7 @@ impl Attention {
         tail: &T,
     ) {
         self.check_input(params, input);
-        check_len("attention saved", saved, self.saved_len_unchecked(), &self.sizes());
+        check_len("attention saved", saved, self.saved_len_with(tail), &self.sizes());
         check_at_least("attention workspace", workspace, self.workspace_len_with(tail, 1), &self.sizes());
     }
 
@@ -576,6 +580,10 @@ enum Route {
     Fourier,
     Linear,
     Quadratic,
+}
+
+fn scheme_saved<S: Scheme, T: Tail>(dims: &Attention, scheme: &S, tail: &T) -> usize {
+    dims.batch * scheme.moments_len() + Points::new(dims, scheme, tail).kept_len(dims.batch * dims.n)
 }
 
 fn scheme_workspace<S: Scheme, T: Tail>(heads: &Heads, scheme: &S, tail: &T, threads: usize) -> usize {

@@ -62,7 +62,7 @@ impl<'a> Quadratic<'a> {
     /// Scratch of a worker in any pass.
     fn share<T: Tail>(&self, tail: &T) -> usize {
         let (d, m, heads) = (self.heads.dims.d, self.rows.tile, self.heads.dims.heads);
-        tail.tile_len(m) + m * (self.full + 2 * d + heads + 2 + 2 * KEYS)
+        m * tail.record_len() + tail.tile_len(m) + m * (self.full + 2 * d + heads + 2 + 2 * KEYS)
     }
 
     fn grads_len<T: Tail>(&self, tail: &T) -> usize {
@@ -266,7 +266,7 @@ impl<'a> Quadratic<'a> {
 
     pub fn forward<T: Tail>(&self, tail: &T, out: &mut [f32], saved: &mut [f32], workspace: &mut [f32]) {
         let (rows, full, d, heads) = (self.rows, self.full, self.heads.dims.d, self.heads.dims.heads);
-        let (tail_len, share, mut rest) = (tail.tile_len(rows.tile), self.share(tail), workspace);
+        let (record_len, share, mut rest) = (tail.record_len(), self.share(tail), workspace);
         let [q, k, v, k_transposed] = [0; 4].map(|_| take(&mut rest, rows.total() * full));
         self.project([q, k, v], rest, share);
         self.transposed(k, k_transposed);
@@ -279,14 +279,15 @@ impl<'a> Quadratic<'a> {
         );
         par::for_each(rows.lanes, parts, rest, share, &|lane, (out, o, log_sums), scratch| {
             let first = rows.row_of_lane(lane);
-            let (tail_scratch, scratch) = scratch.split_at_mut(tail_len);
+            let (record, scratch) = scratch.split_at_mut(rows.tile * record_len);
             for (sample, range) in self.tiles(lane) {
                 let at = range.start - first;
                 let tile = self.heads.tile(sample, range);
                 let o = &mut o[at * full..][..tile.rows * full];
                 self.attend(&sides, &tile, o, &mut log_sums[at * heads..][..tile.rows * heads], scratch);
                 let out = &mut out[at * d..][..tile.rows * d];
-                tail.forward(&tile, out, tail_scratch, &mut |base, sign, out| {
+                let record = &mut record[..tile.rows * record_len];
+                tail.forward(&tile, record, out, &mut |base, sign, out| {
                     self.output(&tile, o, base, sign, out)
                 });
             }
@@ -306,7 +307,7 @@ impl<'a> Quadratic<'a> {
     ) {
         let (rows, full, d, heads) = (self.rows, self.full, self.heads.dims.d, self.heads.dims.heads);
         let (wide, projection) = (self.heads.dims.wide(), self.heads.dims.projection);
-        let (tail_len, share, grads_len) = (tail.tile_len(rows.tile), self.share(tail), self.grads_len(tail));
+        let (record_len, share, grads_len) = (tail.record_len(), self.share(tail), self.grads_len(tail));
         let lengths = self.heads.dims.lengths();
         let mut rest = workspace;
         let [q, k, v, do_, k_transposed, v_transposed, dk] =
@@ -340,14 +341,9 @@ impl<'a> Quadratic<'a> {
                 let o = &o[range.start * full..range.end * full];
                 let (dx, m) = (&mut dx[at * d..][..tile.rows * d], tile.rows);
                 let dy = &dy[range.start * d..range.end * d];
-                let da = tail.backward(
-                    &tile,
-                    dy,
-                    dx,
-                    tail_grads,
-                    &mut scratch[..tail_len],
-                    &mut |base, sign, out| self.output(&tile, o, base, sign, out),
-                );
+                let (record, scratch) = scratch.split_at_mut(m * record_len);
+                tail.record(&tile, record, &mut |base, sign, out| self.output(&tile, o, base, sign, out));
+                let da = tail.backward(&tile, record, dy, dx, tail_grads, scratch);
                 let do_ = &mut do_[at * full..][..m * full];
                 if projection {
                     let (da_view, w_o) = (View::new(da, m, d), View::new(self.heads.params.w_o, full, d));

@@ -8,11 +8,14 @@
 //! ```
 //!
 //! What follows the attention at a point (nothing, or the rest of the encoder layer) is a [`Tail`]: it runs on each tile right after
-//! `apply`, while the tile is in cache. Between forward and backward only the moments are kept, O(d²) per sample; all that is per
-//! point is computed again from x.
+//! `apply`, while the tile is in cache. Three things are known of every point: its keys, its queries and the tail's record. With
+//! [`keep`](super::Attention::keep) they wait for the backward pass; without, only the moments do, O(d²) per sample, and they are computed again
+//! from x, which gives the same bits.
 
 use super::heads::{Heads, Tile};
-use super::{Grads, Norm};
+use super::{Attention, Grads, Norm, blocks};
+use std::ops::Range;
+
 use crate::dims::take;
 use crate::norm::{add_column_statistics, finish_statistics, merge_column_statistics};
 use crate::par::{self, Rows, equal, pieces, sum_lanes};
@@ -28,6 +31,9 @@ pub(crate) trait Scheme: Sync {
     fn folded_gradient_len(&self) -> usize;
     /// Values of the gradient of the moments.
     fn moments_gradient_len(&self) -> usize;
+    /// Values of the keys and of the queries at one point.
+    fn keys_len(&self) -> usize;
+    fn queries_len(&self) -> usize;
     /// Scratch of any step on a tile of `rows` rows.
     fn tile_len(&self, rows: usize) -> usize;
     /// Scratch of either fold.
@@ -40,24 +46,26 @@ pub(crate) trait Scheme: Sync {
     fn clear(&self, moments: &mut [f32]) {
         moments.fill(0.0);
     }
-    fn add_moments(&self, tile: &Tile, moments: &mut [f32], scratch: &mut [f32]);
+    /// What `add_moments` and `moments_backward` look at.
+    fn keys(&self, tile: &Tile, keys: &mut [f32]);
+    fn add_moments(&self, tile: &Tile, keys: &[f32], moments: &mut [f32], scratch: &mut [f32]);
     fn merge(&self, moments: &mut [f32], more: &[f32]) {
         add(moments, more);
     }
     fn fold(&self, sample: usize, moments: &[f32], folded: &mut [f32], scratch: &mut [f32]);
     /// The attention weights (H, D, D) within what `fold` made.
     fn weights<'a>(&self, folded: &'a [f32]) -> &'a [f32];
-    /// Puts into `scratch` what `apply` and `apply_backward` of this tile need.
-    fn prepare(&self, tile: &Tile, scratch: &mut [f32]);
+    /// What `apply` and `apply_backward` look at.
+    fn queries(&self, tile: &Tile, queries: &mut [f32], scratch: &mut [f32]);
     /// `out = base + sign·attention`, base being 0 if there is none.
     fn apply(
         &self,
         tile: &Tile,
+        queries: &[f32],
         folded: &[f32],
         base: Option<&[f32]>,
         sign: f32,
         out: &mut [f32],
-        scratch: &mut [f32],
     );
 
     /// Adds to dx, to the gradients of `folded` and of parameters, from the gradient `da` of the attention.
@@ -65,6 +73,7 @@ pub(crate) trait Scheme: Sync {
     fn apply_backward(
         &self,
         tile: &Tile,
+        queries: &[f32],
         folded: &[f32],
         da: &[f32],
         norm_sums: NormSums,
@@ -90,6 +99,7 @@ pub(crate) trait Scheme: Sync {
     fn moments_backward(
         &self,
         tile: &Tile,
+        keys: &[f32],
         moments: &[f32],
         dmoments: &[f32],
         norm_sums: NormSums,
@@ -109,21 +119,25 @@ pub(crate) enum NormSums<'a> {
 
 /// What happens to a point after the attention.
 pub(crate) trait Tail: Sync {
-    /// Scratch on a tile of `rows` rows.
+    /// Values of the record of one point.
+    fn record_len(&self) -> usize;
+    /// Scratch of the backward pass on a tile of `rows` rows.
     fn tile_len(&self, rows: usize) -> usize;
     /// Values of the gradients of its parameters.
     fn grads_len(&self) -> usize;
-    /// `out` from the tile's x and its attention, which `apply(base, sign, out)` computes.
-    fn forward(&self, tile: &Tile, out: &mut [f32], scratch: &mut [f32], apply: Apply);
+    /// What the backward pass looks at, from the tile's x and its attention, which `apply(base, sign, out)` computes.
+    fn record(&self, tile: &Tile, record: &mut [f32], apply: Apply);
+    /// `record` and `out`.
+    fn forward(&self, tile: &Tile, record: &mut [f32], out: &mut [f32], apply: Apply);
     /// Sets `dx`, adds to `grads`, and returns the gradient of the attention.
     fn backward<'a>(
         &self,
         tile: &Tile,
+        record: &[f32],
         dy: &'a [f32],
         dx: &mut [f32],
         grads: &mut [f32],
         scratch: &'a mut [f32],
-        apply: Apply,
     ) -> &'a [f32];
 }
 
@@ -134,23 +148,27 @@ pub(crate) type Apply<'a> = &'a mut dyn FnMut(Option<&[f32]>, f32, &mut [f32]);
 pub(crate) struct Bare;
 
 impl Tail for Bare {
+    fn record_len(&self) -> usize {
+        0
+    }
     fn tile_len(&self, _: usize) -> usize {
         0
     }
     fn grads_len(&self) -> usize {
         0
     }
-    fn forward(&self, _: &Tile, out: &mut [f32], _: &mut [f32], apply: Apply) {
+    fn record(&self, _: &Tile, _: &mut [f32], _: Apply) {}
+    fn forward(&self, _: &Tile, _: &mut [f32], out: &mut [f32], apply: Apply) {
         apply(None, 1.0, out);
     }
     fn backward<'a>(
         &self,
         _: &Tile,
+        _: &[f32],
         dy: &'a [f32],
         dx: &mut [f32],
         _: &mut [f32],
         _: &'a mut [f32],
-        _: Apply,
     ) -> &'a [f32] {
         dx.fill(0.0);
         dy
@@ -160,9 +178,11 @@ impl Tail for Bare {
 /// Sizes of all buffers of a call; every length is a function of the layer's shape and the number of threads.
 pub(crate) struct Buffers {
     pub rows: Rows,
-    /// Scratch of a worker.
+    /// Scratch of a worker, and in it that of the tail.
     share: usize,
     tail: usize,
+    /// Keys, queries and records of all points.
+    points: Points,
     /// Parameters whose gradients the passes over points sum, in lanes; and those of the fold, in runs of samples.
     by_rows: [usize; 12],
     by_fold: [usize; 12],
@@ -185,13 +205,17 @@ impl Buffers {
                 .for_each(|(len, _)| *len = 0);
             lengths
         };
-        let tail_len = tail.tile_len(rows.tile);
-        let share = (tail_len + scheme.tile_len(rows.tile)).max(scheme.fold_len());
+        let (points, tail_len) = (Points::new(dims, scheme, tail), tail.tile_len(rows.tile));
+        let [keys, queries, record] =
+            [points.keys, points.queries, points.records].map(|own| own.scratch_len(rows.tile));
+        let of_points = keys.max(queries + record + tail_len);
+        let share = (of_points + scheme.tile_len(rows.tile)).max(scheme.fold_len());
         let norm_sums = if dims.norm == Norm::Instance { 4 * dims.d } else { 0 };
         Self {
             rows,
             share,
             tail: tail_len,
+            points,
             by_rows: pick(true),
             by_fold: pick(false),
             tail_grads: tail.grads_len(),
@@ -233,6 +257,73 @@ impl Buffers {
     }
 }
 
+/// Keys, queries and records: what is known of every point.
+#[derive(Clone, Copy)]
+pub(crate) struct Points {
+    keys: PerPoint,
+    queries: PerPoint,
+    records: PerPoint,
+}
+
+impl Points {
+    pub fn new<S: Scheme, T: Tail>(dims: &Attention, scheme: &S, tail: &T) -> Self {
+        let kept = dims.keep;
+        Self {
+            keys: PerPoint { len: scheme.keys_len(), kept },
+            queries: PerPoint { len: scheme.queries_len(), kept },
+            records: PerPoint { len: tail.record_len(), kept },
+        }
+    }
+
+    /// Values kept of so many points.
+    pub fn kept_len(&self, points: usize) -> usize {
+        self.kept_lens(points).iter().sum()
+    }
+
+    fn kept_lens(&self, points: usize) -> [usize; 3] {
+        [self.keys, self.queries, self.records].map(|own| own.kept_len(points))
+    }
+}
+
+/// Values of every point: kept until the backward pass, or in a worker's scratch, a tile at a time.
+#[derive(Clone, Copy)]
+struct PerPoint {
+    len: usize,
+    kept: bool,
+}
+
+impl PerPoint {
+    fn kept_len(&self, points: usize) -> usize {
+        if self.kept { points * self.len } else { 0 }
+    }
+
+    fn scratch_len(&self, tile: usize) -> usize {
+        if self.kept { 0 } else { tile * self.len }
+    }
+
+    /// Room for the values of a tile; `kept` begins with the row that `rows` counts from.
+    fn room<'a>(&self, kept: &'a mut [f32], scratch: &'a mut [f32], rows: Range<usize>) -> &'a mut [f32] {
+        let memory = if self.kept { &mut kept[rows.start * self.len..] } else { scratch };
+        &mut memory[..rows.len() * self.len]
+    }
+
+    /// The values of a tile, as they were kept or as `again` computes them.
+    fn find<'a>(
+        &self,
+        kept: &'a [f32],
+        scratch: &'a mut [f32],
+        rows: Range<usize>,
+        again: impl FnOnce(&mut [f32]),
+    ) -> &'a [f32] {
+        if self.kept {
+            return &kept[rows.start * self.len..rows.end * self.len];
+        }
+        let values = &mut scratch[..rows.len() * self.len];
+        again(values);
+        values
+    }
+}
+
 /// The statistics of the norm over points, `[mean | r]` of K and its partner per sample, from the projections.
 pub(crate) fn point_statistics(heads: &Heads, statistics: &mut [f32], workspace: &mut [f32]) {
     use super::heads::Side;
@@ -268,23 +359,33 @@ pub(crate) fn point_statistics(heads: &Heads, statistics: &mut [f32], workspace:
     }
 }
 
-/// Moments of every sample into `moments`, and their fold into `folded`.
+/// Moments of every sample into `moments`, their fold into `folded`, and the keys into `kept` if they are to be kept.
 fn sum_and_fold<S: Scheme>(
     heads: &Heads,
     scheme: &S,
     buffers: &Buffers,
     moments: &mut [f32],
+    kept: &mut [f32],
     folded: &mut [f32],
     workspace: &mut [f32],
 ) {
     let (rows, len, mut rest) = (buffers.rows, scheme.moments_len(), workspace);
     let chunk_moments = take(&mut rest, buffers.chunks() * len);
-    let parts = pieces(chunk_moments, |l| rows.lane_start(l) * len);
-    par::for_each(rows.lanes, parts, rest, buffers.share, &|lane, part, scratch| {
+    let keys = buffers.points.keys;
+    let parts = (
+        pieces(chunk_moments, |l| rows.lane_start(l) * len),
+        pieces(kept, |l| keys.kept_len(rows.row_of_lane(l))),
+    );
+    par::for_each(rows.lanes, parts, rest, buffers.share, &|lane, (part, kept), scratch| {
+        let first = rows.row_of_lane(lane);
+        let (room, scratch) = scratch.split_at_mut(keys.scratch_len(rows.tile));
         for (chunk, part) in rows.lane(lane).zip(part.chunks_exact_mut(len)) {
             scheme.clear(part);
             for tile in rows.tiles(chunk) {
-                scheme.add_moments(&heads.tile(chunk / rows.chunks, tile), part, scratch);
+                let keys = keys.room(kept, room, tile.start - first..tile.end - first);
+                let tile = heads.tile(chunk / rows.chunks, tile);
+                scheme.keys(&tile, keys);
+                scheme.add_moments(&tile, keys, part, scratch);
             }
         }
     });
@@ -302,8 +403,9 @@ pub(crate) fn weights<S: Scheme>(heads: &Heads, scheme: &S, out: &mut [f32], wor
     let (buffers, mut rest) = (Buffers::new(heads, scheme, &Bare), workspace);
     let samples = buffers.rows.samples;
     let mut moments = vec![0.0; samples * scheme.moments_len()];
+    let mut kept = vec![0.0; buffers.points.keys.kept_len(buffers.rows.total())];
     let folded = take(&mut rest, samples * scheme.folded_len());
-    sum_and_fold(heads, scheme, &buffers, &mut moments, folded, rest);
+    sum_and_fold(heads, scheme, &buffers, &mut moments, &mut kept, folded, rest);
     for (out, folded) in
         out.chunks_exact_mut(out.len() / samples).zip(folded.chunks_exact(scheme.folded_len()))
     {
@@ -311,36 +413,53 @@ pub(crate) fn weights<S: Scheme>(heads: &Heads, scheme: &S, out: &mut [f32], wor
     }
 }
 
-/// out (B, n, d), and the moments (B, moments_len) for the backward pass.
+/// out (B, n, d), and for the backward pass the moments (B, moments_len) and what is kept of the points.
 pub(crate) fn forward<S: Scheme, T: Tail>(
     heads: &Heads,
     scheme: &S,
     tail: &T,
     out: &mut [f32],
-    moments: &mut [f32],
+    mut saved: &mut [f32],
     workspace: &mut [f32],
 ) {
     let (buffers, d, mut rest) = (Buffers::new(heads, scheme, tail), heads.dims.d, workspace);
     let (rows, len) = (buffers.rows, scheme.folded_len());
+    let Points { queries, records, .. } = buffers.points;
+    let moments = take(&mut saved, rows.samples * scheme.moments_len());
+    let [kept_keys, kept_queries, kept_records] = blocks(saved, buffers.points.kept_lens(rows.total()));
     let folded = take(&mut rest, rows.samples * len);
-    sum_and_fold(heads, scheme, &buffers, moments, folded, rest);
-    let parts = pieces(out, |l| rows.row_of_lane(l) * d);
-    par::for_each(rows.lanes, parts, rest, buffers.share, &|lane, out, scratch| {
-        let first = rows.row_of_lane(lane);
-        let (tail_scratch, scratch) = scratch.split_at_mut(buffers.tail);
-        for chunk in rows.lane(lane) {
-            let sample = chunk / rows.chunks;
-            let folded = &folded[sample * len..][..len];
-            for tile in rows.tiles(chunk) {
-                let out = &mut out[(tile.start - first) * d..(tile.end - first) * d];
-                let tile = heads.tile(sample, tile);
-                scheme.prepare(&tile, scratch);
-                tail.forward(&tile, out, tail_scratch, &mut |base, sign, out| {
-                    scheme.apply(&tile, folded, base, sign, out, scratch)
-                });
+    sum_and_fold(heads, scheme, &buffers, moments, kept_keys, folded, rest);
+    let parts = (
+        pieces(out, |l| rows.row_of_lane(l) * d),
+        pieces(kept_queries, |l| queries.kept_len(rows.row_of_lane(l))),
+        pieces(kept_records, |l| records.kept_len(rows.row_of_lane(l))),
+    );
+    par::for_each(
+        rows.lanes,
+        parts,
+        rest,
+        buffers.share,
+        &|lane, (out, kept_queries, kept_records), scratch| {
+            let first = rows.row_of_lane(lane);
+            let (queries_room, scratch) = scratch.split_at_mut(queries.scratch_len(rows.tile));
+            let (record_room, scratch) = scratch.split_at_mut(records.scratch_len(rows.tile));
+            for chunk in rows.lane(lane) {
+                let sample = chunk / rows.chunks;
+                let folded = &folded[sample * len..][..len];
+                for tile in rows.tiles(chunk) {
+                    let own = tile.start - first..tile.end - first;
+                    let out = &mut out[own.start * d..own.end * d];
+                    let queries = queries.room(kept_queries, queries_room, own.clone());
+                    let record = records.room(kept_records, record_room, own);
+                    let tile = heads.tile(sample, tile);
+                    scheme.queries(&tile, queries, scratch);
+                    tail.forward(&tile, record, out, &mut |base, sign, out| {
+                        scheme.apply(&tile, queries, folded, base, sign, out)
+                    });
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 /// dx (B, n, d), the gradients of the attention's parameters and those of the tail, all overwritten.
@@ -349,7 +468,7 @@ pub(crate) fn backward<S: Scheme, T: Tail>(
     heads: &Heads,
     scheme: &S,
     tail: &T,
-    moments: &[f32],
+    saved: &[f32],
     dy: &[f32],
     dx: &mut [f32],
     grads: Grads,
@@ -361,6 +480,11 @@ pub(crate) fn backward<S: Scheme, T: Tail>(
     let (folded_len, moments_len) = (scheme.folded_len(), scheme.moments_len());
     let (dfolded_len, dmoments_len) = (scheme.folded_gradient_len(), scheme.moments_gradient_len());
     let sums_len = buffers.norm_sums;
+    let Points { keys, queries, records } = buffers.points;
+    let [keys_len, queries_len, _] = buffers.points.kept_lens(rows.total());
+    let (moments, kept) = saved.split_at(rows.samples * moments_len);
+    let (kept_keys, kept) = kept.split_at(keys_len);
+    let (kept_queries, kept_records) = kept.split_at(queries_len);
     let folded = take(&mut rest, rows.samples * folded_len);
     let dmoments = take(&mut rest, rows.samples * dmoments_len);
     let dfolded = take(&mut rest, buffers.chunks() * dfolded_len);
@@ -395,6 +519,8 @@ pub(crate) fn backward<S: Scheme, T: Tail>(
             buffers.share,
             &|lane, (dx, dfolded, sums, lane_grads), scratch| {
                 let first = rows.row_of_lane(lane);
+                let (queries_room, scratch) = scratch.split_at_mut(queries.scratch_len(rows.tile));
+                let (record_room, scratch) = scratch.split_at_mut(records.scratch_len(rows.tile));
                 let (tail_scratch, scratch) = scratch.split_at_mut(buffers.tail);
                 lane_grads.fill(0.0);
                 let (tail_grads, lane_grads) = lane_grads.split_at_mut(buffers.tail_grads);
@@ -411,15 +537,22 @@ pub(crate) fn backward<S: Scheme, T: Tail>(
                     for tile in rows.tiles(chunk) {
                         let dy = &dy[tile.start * d..tile.end * d];
                         let dx = &mut dx[(tile.start - first) * d..(tile.end - first) * d];
+                        let range = tile.clone();
                         let tile = heads.tile(sample, tile);
-                        scheme.prepare(&tile, scratch);
-                        let da =
-                            tail.backward(&tile, dy, dx, tail_grads, tail_scratch, &mut |base, sign, out| {
-                                scheme.apply(&tile, folded, base, sign, out, scratch)
-                            });
+                        let queries = queries.find(kept_queries, queries_room, range.clone(), |queries| {
+                            scheme.queries(&tile, queries, scratch)
+                        });
+                        let record = records.find(kept_records, record_room, range, |record| {
+                            tail.record(&tile, record, &mut |base, sign, out| {
+                                scheme.apply(&tile, queries, folded, base, sign, out)
+                            })
+                        });
+                        let da = tail.backward(&tile, record, dy, dx, tail_grads, tail_scratch);
                         let sums =
                             if collect { NormSums::Collect(own_sums) } else { NormSums::Known(own_sums) };
-                        scheme.apply_backward(&tile, folded, da, sums, dx, dfolded, &mut grads, scratch);
+                        scheme.apply_backward(
+                            &tile, queries, folded, da, sums, dx, dfolded, &mut grads, scratch,
+                        );
                     }
                 }
             },
@@ -470,6 +603,7 @@ pub(crate) fn backward<S: Scheme, T: Tail>(
         );
         par::for_each(rows.lanes, parts, rest, buffers.share, &|lane, (dx, sums, lane_grads), scratch| {
             let first = rows.row_of_lane(lane);
+            let (keys_room, scratch) = scratch.split_at_mut(keys.scratch_len(rows.tile));
             let mut grads = Grads::carve(&mut lane_grads[buffers.tail_grads..], buffers.by_rows);
             if collect {
                 sums.fill(0.0);
@@ -480,8 +614,12 @@ pub(crate) fn backward<S: Scheme, T: Tail>(
                 for tile in rows.tiles(chunk) {
                     let dx = &mut dx[(tile.start - first) * d..(tile.end - first) * d];
                     let sums = if collect { NormSums::Collect(own_sums) } else { NormSums::Known(own_sums) };
+                    let range = tile.clone();
+                    let tile = heads.tile(sample, tile);
+                    let keys = keys.find(kept_keys, keys_room, range, |keys| scheme.keys(&tile, keys));
                     scheme.moments_backward(
-                        &heads.tile(sample, tile),
+                        &tile,
+                        keys,
                         &moments[sample * moments_len..][..moments_len],
                         &dmoments[sample * dmoments_len..][..dmoments_len],
                         sums,

@@ -38,6 +38,7 @@ pub fn layer(kind: Kind, n: usize, (heads, coordinates, projection): (usize, usi
         eps: 1e-2,
         dropout: 0.0,
         key: Key { seed: 5, step: 3, layer: 1 },
+        keep: false,
     }
 }
 

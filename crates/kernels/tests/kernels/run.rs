@@ -15,6 +15,18 @@ pub struct Run {
     pub weights: Vec<f32>,
 }
 
+impl Run {
+    #[track_caller]
+    fn assert_same_bits(self, other: Run) -> Run {
+        let bits = |run: &Run| -> Vec<u32> {
+            let all = [&run.y, &run.dx, &run.weights].into_iter().chain(&run.grads);
+            all.flatten().map(|v| v.to_bits()).collect()
+        };
+        assert!(bits(&self) == bits(&other), "two runs differ");
+        self
+    }
+}
+
 pub fn unwritten(len: usize) -> Vec<f32> {
     vec![f32::NAN; len]
 }
@@ -23,8 +35,14 @@ pub fn unwritten_like(list: &[Vec<f32>]) -> Vec<Vec<f32>> {
     list.iter().map(|values| unwritten(values.len())).collect()
 }
 
-/// The attention kernel: forward, backward for the cotangent `dy`, and the attention weights.
+/// The attention kernel: forward, backward for the cotangent `dy`, and the attention weights. What is kept changes no bit.
 pub fn run_attention(layer: &Attention, list: &[Vec<f32>], given: &Given, dy: &[f32]) -> Run {
+    let [again, kept] =
+        [false, true].map(|keep| attention_once(&Attention { keep, ..*layer }, list, given, dy));
+    kept.assert_same_bits(again)
+}
+
+fn attention_once(layer: &Attention, list: &[Vec<f32>], given: &Given, dy: &[f32]) -> Run {
     let (params, input) = (attention_params(list), given.input());
     let len = layer.batch * layer.n * layer.d;
     let (mut y, mut dx, mut grads) = (unwritten(len), unwritten(len), unwritten_like(list));
@@ -62,8 +80,17 @@ pub fn run_attention_weights(layer: &Attention, list: &[Vec<f32>], given: &Given
     weights
 }
 
-/// The encoder kernel: forward, and backward for the cotangent `dy`; the weights are those of its attention.
+/// The encoder kernel: forward, and backward for the cotangent `dy`; the weights are those of its attention. What is kept changes no
+/// bit.
 pub fn run_encoder(layer: &EncoderLayer, list: &[Vec<f32>], given: &Given, dy: &[f32]) -> Run {
+    let [again, kept] = [false, true].map(|keep| {
+        let attention = Attention { keep, ..layer.attention };
+        encoder_once(&EncoderLayer { attention, ..*layer }, list, given, dy)
+    });
+    kept.assert_same_bits(again)
+}
+
+fn encoder_once(layer: &EncoderLayer, list: &[Vec<f32>], given: &Given, dy: &[f32]) -> Run {
     let (params, input) = (encoder_params(list), given.input());
     let len = layer.attention.batch * layer.attention.n * layer.attention.d;
     let (mut y, mut dx, mut grads) = (unwritten(len), unwritten(len), unwritten_like(list));

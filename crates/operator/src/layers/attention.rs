@@ -100,12 +100,8 @@ impl AttentionConfig {
     /// Projections Xavier-uniform with gain η plus δ·I and bias zero; everything else as [`LinearConfig::init`].
     pub fn init(&self, builder: &mut Builder) -> Result<Attention> {
         let d = self.features;
-        check_sizes("attention", &[("features", d), ("heads", self.heads)])?;
+        self.check()?;
         check_rates("attention", &[self.dropout])?;
-        if !d.is_multiple_of(self.heads) {
-            let what = format!("attention: {} heads for {d} features", self.heads);
-            return Err(Error::setting(what, "the number of heads must divide the number of features"));
-        }
         let project = |builder: &mut Builder| match self.gain > 0.0 {
             true => Ok(Linear {
                 weight: builder.projection(d, self.gain, self.diagonal),
@@ -130,6 +126,44 @@ impl AttentionConfig {
             layer: builder.layer(),
         })
     }
+
+    /// Whether there is such a layer.
+    pub(crate) fn check(&self) -> Result<()> {
+        let d = self.features;
+        check_sizes("attention", &[("features", d), ("heads", self.heads)])?;
+        if !d.is_multiple_of(self.heads) {
+            let what = format!("attention: {} heads for {d} features", self.heads);
+            return Err(Error::setting(what, "the number of heads must divide the number of features"));
+        }
+        Ok(())
+    }
+
+    /// The kernel of the layer with this number; batch and points are read off the tensors later.
+    pub(super) fn kernel(&self, mode: Mode, layer: u32) -> kernel::Attention {
+        kernel::Attention {
+            kind: match self.kind {
+                AttentionKind::Galerkin => kernel::Kind::Galerkin,
+                AttentionKind::Fourier => kernel::Kind::Fourier,
+                AttentionKind::Linear => kernel::Kind::Linear,
+                AttentionKind::Softmax => kernel::Kind::Softmax,
+            },
+            batch: 0,
+            n: 0,
+            d: self.features,
+            heads: self.heads,
+            coordinates: self.coordinates,
+            projection: self.coordinates > 0,
+            norm: match self.norm {
+                HeadNorm::None => kernel::Norm::None,
+                HeadNorm::Layer => kernel::Norm::Layer,
+                HeadNorm::Instance => kernel::Norm::Instance,
+            },
+            eps: self.eps as f32,
+            dropout: mode.rate(self.dropout),
+            key: mode.key(layer),
+            keep: false,
+        }
+    }
 }
 
 impl Attention {
@@ -152,31 +186,8 @@ impl Attention {
         ops::attention_projections(self.kernel(mode), input, self.params())
     }
 
-    /// The kernel; batch and points are read off the tensors later.
     pub(super) fn kernel(&self, mode: Mode) -> kernel::Attention {
-        let config = &self.config;
-        kernel::Attention {
-            kind: match config.kind {
-                AttentionKind::Galerkin => kernel::Kind::Galerkin,
-                AttentionKind::Fourier => kernel::Kind::Fourier,
-                AttentionKind::Linear => kernel::Kind::Linear,
-                AttentionKind::Softmax => kernel::Kind::Softmax,
-            },
-            batch: 0,
-            n: 0,
-            d: config.features,
-            heads: config.heads,
-            coordinates: config.coordinates,
-            projection: self.projection.is_some(),
-            norm: match config.norm {
-                HeadNorm::None => kernel::Norm::None,
-                HeadNorm::Layer => kernel::Norm::Layer,
-                HeadNorm::Instance => kernel::Norm::Instance,
-            },
-            eps: config.eps as f32,
-            dropout: mode.rate(config.dropout),
-            key: mode.key(self.layer),
-        }
+        self.config.kernel(mode, self.layer)
     }
 
     pub(super) fn params(&self) -> AttentionParams {

@@ -78,6 +78,29 @@ impl EncoderLayerConfig {
             config: *self,
         })
     }
+
+    fn kernel(&self, attention: galerkin_kernels::attention::Attention, mode: Mode) -> kernel::EncoderLayer {
+        kernel::EncoderLayer {
+            attention,
+            hidden: self.hidden,
+            activation: self.activation.into(),
+            norm_after: self.norm_after,
+            eps: self.eps as f32,
+            minus: self.minus,
+            residual_dropout: mode.rate(self.residual_dropout),
+            hidden_dropout: mode.rate(self.hidden_dropout),
+        }
+    }
+
+    /// Values that a layer on `batch` samples of n points keeps for its backward pass, which could compute them again. Its attention has been
+    /// [checked](AttentionConfig::check).
+    pub(crate) fn kept(&self, batch: usize, n: usize) -> usize {
+        let mode = Mode::Train { seed: 0, step: 0 };
+        let mut attention = self.attention.kernel(mode, 0);
+        (attention.batch, attention.n) = (batch, n);
+        let op = self.kernel(attention, mode);
+        ops::keeping(op).saved_len() - op.saved_len()
+    }
 }
 
 impl EncoderLayer {
@@ -86,17 +109,7 @@ impl EncoderLayer {
     /// - x: (B, n, d), coordinates: (B, n, p), weights: (B, n)
     /// - y: (B, n, d)
     pub fn forward(&self, input: AttentionInput, mode: Mode) -> Result<Tensor<3>> {
-        let config = &self.config;
-        let op = kernel::EncoderLayer {
-            attention: self.attention.kernel(mode),
-            hidden: config.hidden,
-            activation: config.activation.into(),
-            norm_after: config.norm_after,
-            eps: config.eps as f32,
-            minus: config.minus,
-            residual_dropout: mode.rate(config.residual_dropout),
-            hidden_dropout: mode.rate(config.hidden_dropout),
-        };
+        let op = self.config.kernel(self.attention.kernel(mode), mode);
         let norm = self.first_norm.as_ref().zip(self.second_norm.as_ref());
         let params = EncoderParams {
             attention: self.attention.params(),

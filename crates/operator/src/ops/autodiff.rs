@@ -60,6 +60,7 @@ fn tracked_inputs<B: FusedOps, C: CheckpointStrategy, const N: usize>(
     let (inputs, guards): (Vec<_>, Vec<_>) = given.inputs.into_iter().map(|t| t.into_parts()).unzip();
     let constants = given.constants.into_iter().map(|t| t.into_primitive()).collect();
     let given = Given { inputs, constants };
+    let call = call.tracked();
     let (output, saved) = B::fused(&call, &given);
     let Ok(guards) = <[_; N]>::try_from(guards) else { unreachable!("counted by the caller") };
     match <Fused as Backward<B, N>>::prepare::<C>(Fused, guards).compute_bound().stateful() {

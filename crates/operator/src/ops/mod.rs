@@ -38,6 +38,7 @@ use galerkin_kernels::spectral::{Plan, Plan2d, SpectralConv1d, SpectralConv2d};
 
 use crate::error::{Error, Result};
 use autodiff::Tracked;
+pub(crate) use extension::keeping;
 use extension::{Call, FusedOps, Given, Op};
 
 /// What attention looks at, besides its parameters.

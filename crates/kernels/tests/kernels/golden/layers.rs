@@ -147,6 +147,7 @@ fn shapes(case: &Case, hyper: &Hyper, norm: Norm, eps: f64) -> Attention {
         eps: eps as f32,
         dropout: 0.0,
         key: Key::default(),
+        keep: false,
     }
 }
 
