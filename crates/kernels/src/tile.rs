@@ -78,12 +78,13 @@ pub(crate) fn set_affine(
 /// `out` (cols, rows) = the transpose of `a` (rows, cols): products with the transpose of a matrix that many tiles share read it
 /// without packing it each time.
 pub(crate) fn transpose(a: &[f32], rows: usize, cols: usize, out: &mut [f32]) {
-    /// A block of both sides stays in the first-level cache.
+    /// A block of both sides stays in the first-level cache. It is written row by row: rows of `out` are often a power of two long, and
+    /// those of a block then share a set of that cache.
     const SIDE: usize = 32;
     for r0 in (0..rows).step_by(SIDE) {
         for c0 in (0..cols).step_by(SIDE) {
-            for r in r0..(r0 + SIDE).min(rows) {
-                for c in c0..(c0 + SIDE).min(cols) {
+            for c in c0..(c0 + SIDE).min(cols) {
+                for r in r0..(r0 + SIDE).min(rows) {
                     out[c * rows + r] = a[r * cols + c];
                 }
             }

@@ -14,6 +14,9 @@
 //! Full-width tensors Q̃, K̃, V, O, dO are (B, n, H·D), heads side by side. K̃ᵀ and Vᵀ are (B, H·D, n): as the right factor of a product a transposed
 //! view would be packed again for every tile of queries.
 //! Kept for the backward pass: O, and for softmax ℓ (B, n, H).
+//!
+//! Products whose columns are features leave the coordinates in front of them out, which would cost a vector register's width: those of O are
+//! summed row by row, and nobody wants the gradients of coordinates.
 
 use super::heads::{Heads, Side, Tile};
 use super::scheme::{NormSums, Tail, share_sums};
@@ -142,6 +145,12 @@ impl<'a> Quadratic<'a> {
         View::strided(&tensor[rows.start * self.full + h * wide..], rows.len(), wide, self.full)
     }
 
+    /// The same without the coordinates.
+    fn features<'v>(&self, tensor: &'v [f32], h: usize, rows: &Range<usize>) -> View<'v> {
+        let (_, e, p, wide, _) = self.heads.dims.letters();
+        View::strided(&tensor[rows.start * self.full + h * wide + p..], rows.len(), e, self.full)
+    }
+
     /// Columns of head h of a transposed tensor: (D, keys).
     fn columns<'v>(&self, tensor: &'v [f32], h: usize, keys: &Range<usize>) -> View<'v> {
         let (n, wide) = (self.rows.n, self.heads.dims.wide());
@@ -186,7 +195,7 @@ impl<'a> Quadratic<'a> {
         log_sums: &mut [f32],
         mut scratch: &mut [f32],
     ) {
-        let (heads, wide) = (self.heads.dims.heads, self.heads.dims.wide());
+        let (_, e, p, wide, heads) = self.heads.dims.letters();
         let queries = tile.first..tile.first + tile.rows;
         let s = take(&mut scratch, tile.rows * KEYS);
         let [top, total] = [0; 2].map(|_| take(&mut scratch, tile.rows));
@@ -204,9 +213,10 @@ impl<'a> Quadratic<'a> {
                     self.weigh(&keys, s);
                 }
                 self.mask(tile.sample, h, &queries, &keys, s);
+                self.add_coordinates(&keys, s, &mut o[h * wide..]);
                 let s = View::new(s, tile.rows, keys.len());
-                let o = ViewMut::strided(&mut o[h * wide..], tile.rows, wide, self.full);
-                gemm(Into::Add, 1.0, s, self.head(sides.v, h, &keys), o);
+                let o = ViewMut::strided(&mut o[h * wide + p..], tile.rows, e, self.full);
+                gemm(Into::Add, 1.0, s, self.features(sides.v, h, &keys), o);
             }
             if self.softmax() {
                 for r in 0..tile.rows {
@@ -215,6 +225,21 @@ impl<'a> Quadratic<'a> {
                     log_sums[r * heads + h] = top[r] + total[r].ln();
                 }
             }
+        }
+    }
+
+    /// Adds A times the coordinates of a block of keys to the first columns of a head of O.
+    fn add_coordinates(&self, keys: &Range<usize>, a: &[f32], o: &mut [f32]) {
+        let p = self.heads.dims.coordinates;
+        for axis in 0..p {
+            let mut column = [0.0; KEYS];
+            let points = self.heads.input.coordinates[keys.start * p..keys.end * p].chunks_exact(p);
+            column.iter_mut().zip(points).for_each(|(c, point)| *c = point[axis]);
+            vectorize!({
+                for (o, a) in o.chunks_mut(self.full).zip(a.chunks_exact(keys.len())) {
+                    o[axis] += dot(a, &column[..keys.len()]);
+                }
+            });
         }
     }
 
@@ -243,7 +268,9 @@ impl<'a> Quadratic<'a> {
                 if let Some(w) = weights {
                     s.iter_mut().zip(w).for_each(|(s, w)| *s *= w);
                 }
-                o.iter_mut().for_each(|o| *o *= scale);
+                if scale != 1.0 {
+                    o.iter_mut().for_each(|o| *o *= scale);
+                }
                 total[r] = total[r] * scale + sum(s);
                 top[r] = larger;
             }
@@ -435,7 +462,7 @@ impl<'a> Quadratic<'a> {
         }
     }
 
-    /// dK̃ and dV of a portion of a sample's keys, and its part of dQ̃ of all queries.
+    /// dK̃ and dV of a portion of a sample's keys, and its part of dQ̃ of all queries; in place of the coordinates' gradients there are zeros.
     #[allow(clippy::too_many_arguments)]
     fn portion_backward(
         &self,
@@ -447,25 +474,25 @@ impl<'a> Quadratic<'a> {
         [dq, dk, dv]: [&mut [f32]; 3],
         mut scratch: &mut [f32],
     ) {
-        let (heads, wide, full, n) = (self.heads.dims.heads, self.heads.dims.wide(), self.full, self.rows.n);
+        let ((_, e, p, wide, heads), full, n) = (self.heads.dims.letters(), self.full, self.rows.n);
         let (scale, tile, start) = (1.0 / (wide as f32).sqrt(), self.rows.tile, sample * n);
         let [a, ds] = [0; 2].map(|_| take(&mut scratch, tile * KEYS));
         [&mut *dq, &mut *dk, &mut *dv].into_iter().for_each(|g| g.fill(0.0));
         for h in 0..heads {
             for keys_of_block in self.blocks(sample, keys.clone()) {
                 let m = keys_of_block.len();
-                let own = (keys_of_block.start - start - keys.start) * full + h * wide;
+                let own = (keys_of_block.start - start - keys.start) * full + h * wide + p;
                 for first in (0..n).step_by(tile) {
                     let queries = start + first..start + (first + tile).min(n);
                     let (a, ds) = (&mut a[..queries.len() * m], &mut ds[..queries.len() * m]);
                     self.block_backward(sides, incoming, sample, h, &queries, &keys_of_block, a, ds);
                     let (a, ds) = (View::new(a, queries.len(), m), View::new(ds, queries.len(), m));
-                    let dv = ViewMut::strided(&mut dv[own..], m, wide, full);
-                    gemm(Into::Add, 1.0, a.t(), self.head(incoming.do_, h, &queries), dv);
-                    let dk = ViewMut::strided(&mut dk[own..], m, wide, full);
-                    gemm(Into::Add, scale, ds.t(), self.head(sides.q, h, &queries), dk);
-                    let dq = ViewMut::strided(&mut dq[first * full + h * wide..], queries.len(), wide, full);
-                    gemm(Into::Add, scale, ds, self.head(k, h, &keys_of_block), dq);
+                    let dv = ViewMut::strided(&mut dv[own..], m, e, full);
+                    gemm(Into::Add, 1.0, a.t(), self.features(incoming.do_, h, &queries), dv);
+                    let dk = ViewMut::strided(&mut dk[own..], m, e, full);
+                    gemm(Into::Add, scale, ds.t(), self.features(sides.q, h, &queries), dk);
+                    let dq = ViewMut::strided(&mut dq[first * full + h * wide + p..], queries.len(), e, full);
+                    gemm(Into::Add, scale, ds, self.features(k, h, &keys_of_block), dq);
                 }
             }
         }

@@ -421,8 +421,10 @@ fn norm_label(kind: AttentionKind, norm: NormPlace) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::report::config_file;
     use super::*;
-    use std::collections::HashMap;
+    use std::collections::{HashMap, HashSet};
+    use std::path::{Path, PathBuf};
 
     #[test]
     fn every_row_is_a_run_and_one_name_is_one_run() {
@@ -441,6 +443,9 @@ mod tests {
             configs.sort();
             configs.dedup();
             assert_eq!(configs.len(), runs.len());
+            let files: HashSet<PathBuf> =
+                runs.keys().map(|id| config_file(Path::new("config"), id)).collect();
+            assert_eq!(files.len(), runs.len());
         }
     }
 }

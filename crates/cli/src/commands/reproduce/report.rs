@@ -27,8 +27,7 @@ pub(super) fn write(
     let folder = at.join("config");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     for (row, _) in study.rows.iter().zip(found).filter(|(_, outcome)| outcome.is_some()) {
-        let path = at.join("config").join(&row.id).with_extension("toml");
-        write_whole(path, row.config.to_toml().as_bytes())?;
+        write_whole(config_file(&folder, &row.id), row.config.to_toml().as_bytes())?;
     }
     write_whole(at.join("table.csv"), csv(study, found).as_bytes())?;
     convergence(study, found).save_in(&at.join("figures"), "convergence")?;
@@ -36,6 +35,11 @@ pub(super) fn write(
     let text = readme(experiment, study, found, args, &pictures) + &notes(&at)?;
     write_whole(at.join("README.md"), text.as_bytes())?;
     Ok(at)
+}
+
+/// The file of a run's settings. Names of runs may have dots, which begin no extension.
+pub(super) fn config_file(folder: &Path, id: &str) -> PathBuf {
+    folder.join(format!("{id}.toml"))
 }
 
 /// What somebody wrote to `notes.md` in the folder, to stand below the tables.
