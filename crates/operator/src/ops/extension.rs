@@ -53,7 +53,7 @@ impl Call {
 }
 
 /// An encoder layer keeps at most so many values (40 MB) of what its backward pass would compute again: a training step on 2048 points then
-/// takes about 7 % less time, while the memory of large grids stays that of their outputs.
+/// takes about a tenth less time, while the memory of large grids stays that of their outputs.
 const MOST_KEPT: usize = 10 << 20;
 
 /// The layer, keeping as much as is worth it. The results are the same bits.
