@@ -225,8 +225,7 @@ impl FeedForward {
                 let dx = &mut dx[(tile.start - first) * i..][..tile.len() * i];
                 self.hidden_tile(params, tile.start, x, hidden);
                 let dy = &dy[tile.start * o..tile.end * o];
-                let into = Into::Set;
-                self.backward_tile(transposed, tile.start, x, dy, hidden, dh, into, dx, &mut grads);
+                self.backward_tile(transposed, tile.start, x, dy, hidden, dh, Into::Set, dx, &mut grads);
             }
         });
         let mut at = 0;

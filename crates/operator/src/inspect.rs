@@ -191,13 +191,8 @@ impl ModelConfig {
 
     /// The parts, without their parameters.
     fn costs(&self, grid: &[usize]) -> Result<Vec<Component>> {
-        match self {
-            ModelConfig::Transformer1d(config) => config.encoder.attention.check()?,
-            ModelConfig::Transformer2d(config) => config.encoder.attention.check()?,
-            ModelConfig::Fno1d(_) | ModelConfig::Fno2d(_) => {}
-        }
         match (self, grid) {
-            (ModelConfig::Transformer1d(config), &[n]) => Ok(transformer_1d(config, n)),
+            (ModelConfig::Transformer1d(config), &[n]) => transformer_1d(config, n),
             (ModelConfig::Transformer2d(config), &[n1, n2]) => transformer_2d(config, [n1, n2]),
             (ModelConfig::Fno1d(config), &[n]) => fno(config, &[n]),
             (ModelConfig::Fno2d(config), &[n1, n2]) => fno(config, &[n1, n2]),
@@ -261,12 +256,12 @@ fn part(name: impl Into<String>, flops: usize, kept: usize) -> Component {
     Component { name: name.into(), parameters: 0, flops: flops as u64, kept: kept as u64 }
 }
 
-fn transformer_1d(config: &Transformer1dConfig, n: usize) -> Vec<Component> {
+fn transformer_1d(config: &Transformer1dConfig, n: usize) -> Result<Vec<Component>> {
     let d = config.encoder.attention.features;
     let mut parts = vec![part("feat_extract", 2 * n * config.inputs * d, n * (config.inputs + d))];
-    parts.extend(encoder_layers(&config.encoder, config.layers, n));
+    parts.extend(encoder_layers(&config.encoder, config.layers, n)?);
     parts.push(spectral_decoder(&config.decoder, &[n]));
-    parts
+    Ok(parts)
 }
 
 fn transformer_2d(config: &Transformer2dConfig, input: [usize; 2]) -> Result<Vec<Component>> {
@@ -284,7 +279,7 @@ fn transformer_2d(config: &Transformer2dConfig, input: [usize; 2]) -> Result<Vec
         fine * first + down[0] * others,
         fine * (inputs + d) + down[0] * 3 * d + down[1] * 2 * d,
     )];
-    parts.extend(encoder_layers(&config.encoder, config.layers, down[1]));
+    parts.extend(encoder_layers(&config.encoder, config.layers, down[1])?);
     parts.push(part("upscaler", up[0] * 18 * d * d, up[0] * 4 * d + up[1] * d));
     let output = [through.up[1][0], through.up[1][1]];
     parts.push(match &config.decoder {
@@ -308,12 +303,17 @@ fn fno(config: &FnoConfig, grid: &[usize]) -> Result<Vec<Component>> {
     Ok(parts)
 }
 
-fn encoder_layers(config: &EncoderLayerConfig, layers: usize, n: usize) -> impl Iterator<Item = Component> {
+fn encoder_layers(
+    config: &EncoderLayerConfig,
+    layers: usize,
+    n: usize,
+) -> Result<impl Iterator<Item = Component>> {
     let attention = config.attention;
+    attention.check()?;
     let (d, heads, flops) = (attention.features, attention.heads, config.flops(n) as usize);
     let wide = d / heads + attention.coordinates;
     // The layer's input is the output of the one before; each keeps its own output and the moments of its attention.
-    (0..layers).map(move |i| part(format!("encoder_layers.{i}"), flops, n * d + heads * wide * wide))
+    Ok((0..layers).map(move |i| part(format!("encoder_layers.{i}"), flops, n * d + heads * wide * wide)))
 }
 
 fn spectral_decoder(config: &SpectralDecoderConfig, grid: &[usize]) -> Component {
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(encoder.kept(8, 2048), 0);
         let config = Preset::Burgers.config();
         let [small, large] =
-            [2048, 8192].map(|n| config.training_memory(if n == 2048 { 8 } else { 4 }, &[n]).unwrap());
+            [(8, 2048), (4, 8192)].map(|(batch, n)| config.training_memory(batch, &[n]).unwrap());
         assert!(small > large, "{small} bytes on 8 times 2048 points, {large} on 4 times 8192");
     }
 

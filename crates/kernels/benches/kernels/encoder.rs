@@ -254,12 +254,14 @@ fn growth() {
 
 /// Values beyond inputs, outputs, parameters and their gradients.
 fn memory() {
-    for (batch, n) in [(8, 2048), (1, 65536)] {
-        let layer = layer(Kind::Galerkin, batch, n);
+    for (batch, n, keep) in [(8, 2048, false), (8, 2048, true), (1, 65536, false)] {
+        let mut layer = layer(Kind::Galerkin, batch, n);
+        layer.attention.keep = keep;
         let (d, one, two) = (96.0, layer.workspace_len(1) as f64, layer.workspace_len(2) as f64);
         let shared = layer.saved_len() as f64 + 2.0 * one - two;
         println!(
-            "galerkin b={batch} n={n}: {:.2} n·d floats per sample and {:.0} d² per thread",
+            "galerkin{} b={batch} n={n}: {:.2} n·d floats per sample and {:.0} d² per thread",
+            if keep { ", keeping" } else { "" },
             shared / ((batch * n) as f64 * d),
             (two - one) / (d * d)
         );
