@@ -159,15 +159,15 @@ fn spectral_convolutions() {
 
 #[test]
 fn convolution_and_resize() {
-    for (bias, rate, activation) in
-        [(false, 0.0, Kernel::None), (true, 0.0, Kernel::Relu), (false, 0.3, Kernel::Silu)]
-    {
+    let ways = [(false, 0.0, Kernel::None), (true, 0.0, Kernel::Relu), (false, 0.3, Kernel::Silu)];
+    // From sixteen channels on, what stands before the activation is kept for the backward pass.
+    for (inputs, (bias, rate, activation)) in [3, 16].into_iter().flat_map(|c| ways.map(|way| (c, way))) {
         let mut leaves = Leaves::new();
-        let x: Tensor<4> = leaves.add([2, 7, 6, 3], 1.0, 0.0);
-        let w: Tensor<4> = leaves.add([3, 3, 3, 5], 0.3, 0.0);
+        let x: Tensor<4> = leaves.add([2, 7, 6, inputs], 1.0, 0.0);
+        let w: Tensor<4> = leaves.add([3, 3, inputs, 5], 0.3, 0.0);
         let b: Option<Tensor<1>> = bias.then(|| leaves.add([5], 0.3, 0.0));
         let dropout = (rate > 0.0).then_some(Dropout { rate, key: KEY, site: Site::Outside });
-        leaves.compare(&format!("conv, bias {bias}, dropout {rate}, {activation:?}"), || {
+        leaves.compare(&format!("conv of {inputs}, bias {bias}, dropout {rate}, {activation:?}"), || {
             ops::conv3x3(x.clone(), w.clone(), b.clone(), dropout, activation).unwrap()
         });
     }

@@ -193,15 +193,16 @@ fn conv() -> Box<dyn FnMut()> {
         bias: false,
         dropout: None,
         activation: Activation::Silu,
+        keep: false,
     };
     let (x, w, dy) = (values(shape.x_len()), values(shape.w_len()), values(shape.y_len()));
     let (mut y, mut dx, mut dw) = (dy.clone(), x.clone(), w.clone());
     let mut workspace = vec![0.0; shape.workspace_len(par::threads())];
     Box::new(move || {
         let params = conv3x3::Params { w: &w, b: &[] };
-        shape.forward(&x, params, &mut y, &mut workspace);
+        shape.forward(&x, params, &mut y, &mut [], &mut workspace);
         let grads = conv3x3::Grads { w: &mut dw, b: &mut [] };
-        shape.backward(&x, params, &dy, Some(&mut dx[..]), grads, &mut workspace);
+        shape.backward(&x, params, &[], &dy, Some(&mut dx[..]), grads, &mut workspace);
     })
 }
 

@@ -12,7 +12,8 @@ use crate::support::{assert_close, assert_same_bits_with_any_threads, check_grad
 const ACTIVATIONS: [Activation; 4] = [Activation::None, Activation::Relu, Activation::Silu, Activation::Gelu];
 
 fn conv(batch: usize, n1: usize, n2: usize, inputs: usize, outputs: usize) -> Conv3x3 {
-    Conv3x3 { batch, n1, n2, inputs, outputs, bias: false, dropout: None, activation: Activation::None }
+    let (dropout, activation) = (None, Activation::None);
+    Conv3x3 { batch, n1, n2, inputs, outputs, bias: false, dropout, activation, keep: false }
 }
 
 fn with_everything(shape: Conv3x3, activation: Activation) -> Conv3x3 {
@@ -31,20 +32,26 @@ fn conv_data(shape: &Conv3x3) -> [Vec<f32>; 3] {
     [values(1, shape.x_len()), values(2, shape.w_len()), values(3, shape.b_len())]
 }
 
-fn conv_forward(shape: &Conv3x3, [x, w, b]: &[Vec<f32>; 3]) -> Vec<f32> {
+fn conv_forward(shape: &Conv3x3, data: &[Vec<f32>; 3]) -> Vec<f32> {
+    conv_forward_saving(shape, data)[0].clone()
+}
+
+/// y and what waits for the backward pass.
+fn conv_forward_saving(shape: &Conv3x3, [x, w, b]: &[Vec<f32>; 3]) -> [Vec<f32>; 2] {
     // Outputs and workspaces begin as NaN: whatever is not written shows.
-    let (mut y, mut workspace) =
-        (vec![f32::NAN; shape.y_len()], vec![f32::NAN; shape.forward_workspace_len(threads())]);
-    shape.forward(x, Params { w, b }, &mut y, &mut workspace);
-    y
+    let [mut y, mut saved, mut workspace] =
+        [shape.y_len(), shape.saved_len(), shape.forward_workspace_len(threads())].map(|len| vec![f32::NAN; len]);
+    shape.forward(x, Params { w, b }, &mut y, &mut saved, &mut workspace);
+    [y, saved]
 }
 
 /// dx, dw, db.
-fn conv_backward(shape: &Conv3x3, [x, w, b]: &[Vec<f32>; 3], dy: &[f32]) -> [Vec<f32>; 3] {
+fn conv_backward(shape: &Conv3x3, data: &[Vec<f32>; 3], dy: &[f32]) -> [Vec<f32>; 3] {
+    let ([x, w, b], [_, saved]) = (data, conv_forward_saving(shape, data));
     let [mut dx, mut dw, mut db] = [x, w, b].map(|v| vec![f32::NAN; v.len()]);
     let mut workspace = vec![f32::NAN; shape.workspace_len(threads())];
     let grads = Grads { w: &mut dw, b: &mut db };
-    shape.backward(x, Params { w, b }, dy, Some(&mut dx), grads, &mut workspace);
+    shape.backward(x, Params { w, b }, &saved, dy, Some(&mut dx), grads, &mut workspace);
     [dx, dw, db]
 }
 
@@ -144,8 +151,26 @@ fn convolution_is_the_same_bits_with_any_threads_and_without_dx() {
         let grads = Grads { w: &mut dw_alone, b: &mut db_alone };
         let mut workspace = vec![f32::NAN; shape.workspace_len(threads())];
         let params = Params { w: &data[1], b: &data[2] };
-        shape.backward(&data[0], params, &dy, None, grads, &mut workspace);
+        shape.backward(&data[0], params, &[], &dy, None, grads, &mut workspace);
         assert!(dw == dw_alone && db == db_alone);
+    }
+}
+
+#[test]
+fn what_a_convolution_keeps_is_what_it_would_compute_again() {
+    let plain = conv(3, 41, 59, 5, 7);
+    for activation in ACTIVATIONS {
+        let shape = with_everything(plain, activation);
+        let keeping = Conv3x3 { keep: true, ..shape };
+        assert_eq!(keeping.saved_len(), if activation == Activation::None { 0 } else { shape.y_len() });
+        let (data, dy) = (conv_data(&shape), values(4, shape.y_len()));
+        assert_eq!(conv_forward(&shape, &data), conv_forward(&keeping, &data), "{activation:?}");
+        assert_eq!(conv_backward(&shape, &data, &dy), conv_backward(&keeping, &data, &dy), "{activation:?}");
+        assert_same_bits_with_any_threads("conv3x3 that keeps", || {
+            let mut all = conv_forward_saving(&keeping, &data).to_vec();
+            all.extend(conv_backward(&keeping, &data, &dy));
+            all
+        });
     }
 }
 
@@ -184,7 +209,7 @@ fn convolution_names_all_sizes_when_x_is_wrong() {
     let shape = conv(2, 4, 5, 3, 7);
     let mut workspace = vec![0.0; shape.forward_workspace_len(1)];
     let params = Params { w: &[0.0; 189], b: &[] };
-    shape.forward(&[0.0; 119], params, &mut [0.0; 280], &mut workspace);
+    shape.forward(&[0.0; 119], params, &mut [0.0; 280], &mut [], &mut workspace);
 }
 
 #[test]
@@ -193,7 +218,8 @@ fn convolution_names_all_sizes_when_the_workspace_is_short() {
     let shape = conv(2, 4, 5, 3, 7);
     let (mut dw, grads_b) = (vec![0.0; 189], &mut []);
     let grads = Grads { w: &mut dw, b: grads_b };
-    shape.backward(&[0.0; 120], Params { w: &[0.0; 189], b: &[] }, &[0.0; 280], None, grads, &mut [0.0; 10]);
+    let params = Params { w: &[0.0; 189], b: &[] };
+    shape.backward(&[0.0; 120], params, &[], &[0.0; 280], None, grads, &mut [0.0; 10]);
 }
 
 const RESIZES: [([usize; 2], [usize; 2]); 13] = [

@@ -33,7 +33,9 @@ impl FusedOps for Flex {
             Op::Spectral2d(op, plan) => {
                 op.forward(plan, &spectral_params(params, op.pointwise), x, &mut y, &mut saved, workspace)
             }
-            Op::Conv3x3(op) => op.forward(x, conv_params(params, op.bias), &mut y, workspace),
+            Op::Conv3x3(op) => {
+                op.forward(x, conv_params(params, op.bias), &mut y, &mut saved, workspace)
+            }
             Op::Resize(plan, batch) => plan.forward(*batch, x, &mut y, workspace),
             Op::Pointwise(op) => op.forward(x, &mut y),
         });
@@ -92,7 +94,7 @@ impl FusedOps for Flex {
                 let [w, b] = take(grads, [true, op.bias]);
                 let params = conv_params(params, op.bias);
                 let dx = x_wanted.then_some(dx.as_mut_slice());
-                op.backward(x, params, dy, dx, conv3x3::Grads { w, b }, workspace);
+                op.backward(x, params, kept, dy, dx, conv3x3::Grads { w, b }, workspace);
             }
             Op::Resize(plan, batch) => plan.backward(*batch, x, dy, dx, workspace),
             Op::Pointwise(op) => op.backward(x, dy, dx),
@@ -113,7 +115,8 @@ impl Op {
             Op::Encoder(op) => op.saved_len(),
             Op::Spectral1d(op, _) => op.saved_len(),
             Op::Spectral2d(op, _) => op.saved_len(),
-            Op::Linear(_) | Op::FeedForward(_) | Op::Conv3x3(_) | Op::Resize(..) | Op::Pointwise(_) => 0,
+            Op::Conv3x3(op) => op.saved_len(),
+            Op::Linear(_) | Op::FeedForward(_) | Op::Resize(..) | Op::Pointwise(_) => 0,
         }
     }
 

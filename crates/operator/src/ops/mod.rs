@@ -289,7 +289,8 @@ pub fn conv3x3(
     if let Some(b) = &b {
         Error::check_shape("convolution b", &b.dims(), &[outputs])?;
     }
-    let op = Conv3x3 { batch, n1, n2, inputs, outputs, bias: b.is_some(), dropout, activation };
+    let bias = b.is_some();
+    let op = Conv3x3 { batch, n1, n2, inputs, outputs, bias, dropout, activation, keep: false };
     if !has_kernels(&x) {
         return Ok(composed::conv3x3(&op, x, w, b));
     }

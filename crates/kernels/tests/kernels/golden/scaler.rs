@@ -220,6 +220,7 @@ impl Graph {
             bias: false,
             dropout: None,
             activation: if residual { Activation::None } else { activation },
+            keep: false,
         };
         let z = self.push(Step::Convolve { x: x.value, w, conv }, n, outputs);
         if !residual {
@@ -291,7 +292,7 @@ impl Graph {
                     let mut y = unwritten(conv.y_len());
                     let params = Params { w: &list[*w], b: &[] };
                     let mut workspace = unwritten(conv.forward_workspace_len(par::threads()));
-                    conv.forward(&values[*x], params, &mut y, &mut workspace);
+                    conv.forward(&values[*x], params, &mut y, &mut [], &mut workspace);
                     y
                 }
                 Step::Resize { x, n, m, channels, activation } => {
@@ -332,7 +333,7 @@ impl Graph {
                     let (mut dx, params) = (unwritten(conv.x_len()), Params { w: &list[*w], b: &[] });
                     let grads = Grads { w: &mut grads[*w], b: &mut [] };
                     let mut workspace = unwritten(conv.workspace_len(par::threads()));
-                    conv.backward(&values[*x], params, &dy, Some(&mut dx), grads, &mut workspace);
+                    conv.backward(&values[*x], params, &[], &dy, Some(&mut dx), grads, &mut workspace);
                     accumulate(&mut flows[*x], dx);
                 }
                 Step::Resize { x, n, m, channels, activation } => {
