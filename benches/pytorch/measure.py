@@ -56,13 +56,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1.0, help="repeat for so long, and at least twice")
     parser.add_argument("--memory", type=int, default=0, help="megabytes the process may have")
-    parser.add_argument("--reassociate", action="store_true", help="Fourier attention as Q (K^T V)")
+    parser.add_argument("--attention", choices=["fast", "reassociated", "authors"], default="fast", help="see models.load")
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
     return parser.parse_args()
 
 
 def measure(args: argparse.Namespace) -> dict:
-    network = models.load(args.weights, args.reassociate)
+    network = models.load(args.weights, args.attention)
     x = torch.from_numpy(np.load(args.input))
     target = torch.from_numpy(np.load(args.target)) if args.target else None
     model = torch.compile(network) if args.compile else network

@@ -19,8 +19,13 @@ from torch import Tensor, nn
 ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "silu": F.silu, "gelu": F.gelu}
 
 
-def load(path: str, reassociate: bool = False) -> nn.Module:
-    """The network of a weight file. `reassociate` computes Fourier attention as Q (K^T V) instead of (Q K^T) V."""
+def load(path: str, attention: str = "fast") -> nn.Module:
+    """The network of a weight file, its attention computed in one of these ways:
+
+    fast: as the paper writes it, by the fastest operations there are
+    reassociated: Fourier attention as Q (K^T V) instead of (Q K^T) V
+    authors: as the authors' code does, which scales all n x n weights and in training drops half of them, whatever its settings say
+    """
     with safe_open(path, "pt") as file:
         metadata = file.metadata()
         arrays = {name: file.get_tensor(name) for name in file.keys()}
@@ -28,7 +33,7 @@ def load(path: str, reassociate: bool = False) -> nn.Module:
     network = NETWORKS[config["network"]](config)
     for module in network.modules():
         if isinstance(module, Attention):
-            module.reassociate = reassociate
+            module.way = attention
         elif isinstance(module, nn.Conv2d):
             module.to(memory_format=torch.channels_last)
     if "normalizer.mean" in arrays:
@@ -71,7 +76,7 @@ class Attention(nn.Module):
         super().__init__()
         self.kind, self.heads = config["kind"], config["heads"]
         self.coordinates, self.dropout = config["coordinates"], config["dropout"]
-        self.reassociate = False
+        self.way = "fast"
         d = config["features"]
         self.linears = nn.ModuleList(nn.Linear(d, d) for _ in "qkv")
         self.normed = {"galerkin": "KV", "linear": "KV", "fourier": "QK", "softmax": "QK"}[self.kind]
@@ -111,15 +116,22 @@ class Attention(nn.Module):
 
     def fourier(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         n, width = q.shape[-2:]
+        if self.way == "authors":
+            return self.drop_half(q @ k.transpose(-2, -1) / math.sqrt(width) / n) @ v
         scale = 1.0 / (n * math.sqrt(width))
-        if self.reassociate:
+        if self.way == "reassociated":
             if self.training and self.dropout:
                 raise ValueError("dropout acts on the n x n weights, which re-association never forms")
             return q @ ((k.transpose(-2, -1) @ v) * scale)
         return self.drop((q * scale) @ k.transpose(-2, -1)) @ v
 
     def softmax(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if self.way == "authors":
+            return self.drop_half((q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).softmax(-1)) @ v
         return F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0)
+
+    def drop_half(self, weights: Tensor) -> Tensor:
+        return F.dropout(weights, 0.5, self.training)
 
     def drop(self, weights: Tensor) -> Tensor:
         return F.dropout(weights, self.dropout, self.training) if self.dropout else weights

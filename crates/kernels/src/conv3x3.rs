@@ -310,7 +310,8 @@ impl Conv3x3 {
         for pair in 0..tile.pairs {
             let row = |k: usize| dz.get(k * row_len..(k + 1) * row_len);
             let at = pair * line..(pair + 1) * line;
-            let planes = [&mut *even, &mut *odd, &mut *sum, &mut *difference].map(|plane| &mut plane[at.clone()]);
+            let planes =
+                [&mut *even, &mut *odd, &mut *sum, &mut *difference].map(|plane| &mut plane[at.clone()]);
             let [even, odd, sum, difference] = planes.map(|plane| {
                 let (row, false_windows) = plane.split_at_mut(row_len);
                 false_windows.fill(0.0);
@@ -356,9 +357,7 @@ impl Conv3x3 {
         let planes = take(scratch, 4 * tile.pairs * line);
         let image = tile.rows.start / self.n1 * self.n1;
         // Row k of the image; outside of it there are zeros.
-        let row = |k: usize| {
-            (1..=self.n1).contains(&k).then(|| &x[(image + k - 1) * row_len..][..row_len])
-        };
+        let row = |k: usize| (1..=self.n1).contains(&k).then(|| &x[(image + k - 1) * row_len..][..row_len]);
         let plane_len = (tile.pairs * line).max(1);
         for (u, plane) in planes.chunks_exact_mut(plane_len).enumerate() {
             for (pair, line) in plane.chunks_exact_mut(line.max(1)).enumerate() {
@@ -410,11 +409,17 @@ impl Conv3x3 {
         W: Fn(Tile, P::Item, &mut [f32]) + Sync,
     {
         let tiles = self.tiles();
-        par::for_each(tiles.samples * tiles.chunks, parts, scratch, self.share(), &|chunk, parts, scratch| {
-            if let Some(pairs) = tiles.tiles(chunk).next() {
-                work(self.tile(pairs), parts, scratch);
-            }
-        });
+        par::for_each(
+            tiles.samples * tiles.chunks,
+            parts,
+            scratch,
+            self.share(),
+            &|chunk, parts, scratch| {
+                if let Some(pairs) = tiles.tiles(chunk).next() {
+                    work(self.tile(pairs), parts, scratch);
+                }
+            },
+        );
     }
 
     /// Pairs of image rows of all samples cut into tiles, which are chunks of one tile each, and lanes of partial sums of dU.

@@ -277,7 +277,7 @@ fn transformer_2d(config: &Transformer2dConfig, input: [usize; 2]) -> Result<Vec
     let mut parts = vec![part(
         "downscaler",
         fine * first + down[0] * others,
-        fine * (inputs + d) + down[0] * 4 * d + down[1] * 2 * d,
+        fine * (inputs + d) + down[0] * 3 * d + down[1] * 2 * d,
     )];
     parts.extend(encoder_layers(&config.encoder, config.layers, down[1])?);
     parts.push(part("upscaler", up[0] * 18 * d * d, up[0] * 5 * d + up[1] * d));

@@ -71,8 +71,9 @@ Examples:
   galerkin bench pytorch --python venv/bin/python burgers-gt encoder --out results
 
 Both halves read the same weights and inputs. Their outputs must agree to 1e-4 and their gradients to 1e-3 before a time is taken. Fourier
-attention has a second row in which PyTorch multiplies K by V first, as we do; the paper's code does not. How to get a Python with torch is
-in benches/pytorch/README.md.")]
+attention has a second row in which PyTorch multiplies K by V first, as we do; the paper's code does not. Fourier and softmax attention have
+one more in which PyTorch goes through the n x n weights step by step and drops half of them, as the authors' code does; what is compared
+before are outputs without dropout. How to get a Python with torch is in benches/pytorch/README.md.")]
 pub struct PytorchArgs {
     /// A Python with torch, numpy and safetensors
     #[arg(long, value_name = "PATH", default_value = "python3")]

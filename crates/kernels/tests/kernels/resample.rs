@@ -40,7 +40,8 @@ fn conv_forward(shape: &Conv3x3, data: &[Vec<f32>; 3]) -> Vec<f32> {
 fn conv_forward_saving(shape: &Conv3x3, [x, w, b]: &[Vec<f32>; 3]) -> [Vec<f32>; 2] {
     // Outputs and workspaces begin as NaN: whatever is not written shows.
     let [mut y, mut saved, mut workspace] =
-        [shape.y_len(), shape.saved_len(), shape.forward_workspace_len(threads())].map(|len| vec![f32::NAN; len]);
+        [shape.y_len(), shape.saved_len(), shape.forward_workspace_len(threads())]
+            .map(|len| vec![f32::NAN; len]);
     shape.forward(x, Params { w, b }, &mut y, &mut saved, &mut workspace);
     [y, saved]
 }

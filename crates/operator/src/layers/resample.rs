@@ -150,7 +150,9 @@ impl Downsampler {
         let first = convolve(1, x)?;
         let second = convolve(2, first.clone())?;
         let third = convolve(3, second.clone())?;
-        ops::resize(Tensor::cat(vec![first, second, third], 3), through[1], activation.into())
+        // Channels are resized apart from one another, so they can be put side by side where there are fewer points.
+        let coarse = [first, second, third].map(|x| ops::resize(x, through[1], activation.into()));
+        Ok(Tensor::cat(coarse.into_iter().collect::<Result<_>>()?, 3))
     }
 }
 

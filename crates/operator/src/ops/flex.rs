@@ -33,9 +33,7 @@ impl FusedOps for Flex {
             Op::Spectral2d(op, plan) => {
                 op.forward(plan, &spectral_params(params, op.pointwise), x, &mut y, &mut saved, workspace)
             }
-            Op::Conv3x3(op) => {
-                op.forward(x, conv_params(params, op.bias), &mut y, &mut saved, workspace)
-            }
+            Op::Conv3x3(op) => op.forward(x, conv_params(params, op.bias), &mut y, &mut saved, workspace),
             Op::Resize(plan, batch) => plan.forward(*batch, x, &mut y, workspace),
             Op::Pointwise(op) => op.forward(x, &mut y),
         });

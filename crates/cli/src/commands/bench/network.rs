@@ -104,15 +104,15 @@ impl NetworkConfig {
         Ok(3 * forward)
     }
 
-    /// Whether some layer has Fourier attention, which others compute through n × n matrices.
-    pub(super) fn is_fourier(&self) -> bool {
+    /// The kind of attention of its encoder layers, if it has any.
+    pub(super) fn attention(&self) -> Option<AttentionKind> {
         let encoder = match self {
             NetworkConfig::Model(ModelConfig::Transformer1d(config)) => config.encoder,
             NetworkConfig::Model(ModelConfig::Transformer2d(config)) => config.encoder,
-            NetworkConfig::Model(ModelConfig::Fno1d(_) | ModelConfig::Fno2d(_)) => return false,
+            NetworkConfig::Model(ModelConfig::Fno1d(_) | ModelConfig::Fno2d(_)) => return None,
             NetworkConfig::Encoder(config) => config.encoder,
         };
-        encoder.attention.kind == AttentionKind::Fourier
+        Some(encoder.attention.kind)
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use galerkin::layers::AttentionKind;
 use galerkin_data::io::write_whole;
 use serde::Deserialize;
 
@@ -29,6 +30,7 @@ const GRADIENTS: f64 = 1e-3;
 
 const PYTORCH: &str = "PyTorch";
 const REASSOCIATED: &str = "PyTorch, K by V first";
+const AUTHORS: &str = "PyTorch, as the authors' code";
 
 /// What the other half runs on.
 #[derive(Debug, Deserialize)]
@@ -100,7 +102,7 @@ pub(super) fn run(args: &PytorchArgs) -> anyhow::Result<()> {
     )
 }
 
-/// Ours, theirs, and theirs once more for Fourier attention.
+/// Ours, theirs, and theirs once more in other ways where attention has n × n weights.
 fn sides(row: &Row, args: &PytorchArgs, script: &Path) -> anyhow::Result<Vec<Side>> {
     let mut more = vec!["--threads".to_string(), args.options.threads.to_string()];
     // Nine tenths of what is free: a process that asks for more is told so, instead of another one being killed.
@@ -110,9 +112,14 @@ fn sides(row: &Row, args: &PytorchArgs, script: &Path) -> anyhow::Result<Vec<Sid
         more.push("--compile".into());
     }
     let mut sides = vec![Side::ours()?, Side::other(PYTORCH, &args.python, script, more.clone())];
-    if row.network.is_fourier() {
-        more.push("--reassociate".into());
-        sides.push(Side::other(REASSOCIATED, &args.python, script, more));
+    let ways: &[_] = match row.network.attention() {
+        Some(AttentionKind::Fourier) => &[(REASSOCIATED, "reassociated"), (AUTHORS, "authors")],
+        Some(AttentionKind::Softmax) => &[(AUTHORS, "authors")],
+        _ => &[],
+    };
+    for &(name, way) in ways {
+        let more = more.iter().cloned().chain(["--attention".to_string(), way.to_string()]);
+        sides.push(Side::other(name, &args.python, script, more.collect()));
     }
     Ok(sides)
 }
