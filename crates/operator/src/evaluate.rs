@@ -186,13 +186,8 @@ impl Evaluator {
         Ok(Shown { inputs, targets, predictions, errors, grid })
     }
 
-    /// The trained model.
-    pub fn model(&self) -> &Model {
-        &self.model
-    }
-
     /// The first samples as the model takes them.
-    pub fn inputs(&self, grid: usize, noise: f64, count: usize) -> run::Result<Field> {
+    fn inputs(&self, grid: usize, noise: f64, count: usize) -> run::Result<Field> {
         let indices = &self.indices[..count.min(self.indices.len())];
         let samples = Samples::load(&self.dataset, &self.view(grid, noise)?, indices, false, &self.device)?;
         let places: Vec<usize> = (0..samples.len()).collect();

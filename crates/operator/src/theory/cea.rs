@@ -33,9 +33,10 @@ pub struct Slack {
     pub projection: f64,
     /// Quasi-optimality: ‖f − g(f)‖ ≤ c⁻¹‖f − f_h‖.
     pub quasi_optimal: f64,
-    /// The largest left side of `projection` by its right side, at most 1: of functions that are no values, 0 if there are none.
+    /// The largest left side of `projection` by its right side, at most 1: of functions that are further from the values than 10⁻⁷ and
+    /// than a hundred times `rounding`, 0 if there are none.
     pub tightest: f64,
-    /// The largest ‖f − g(f)‖/‖f − f_h‖ of functions that are no values, at most 1/c.
+    /// The largest ‖f − g(f)‖/‖f − f_h‖ of the same functions, at most 1/c.
     pub worst_ratio: f64,
     /// The lower bound c‖f_h‖ ≤ max_v |b(v, f_h)|/‖v‖, by ‖f_h‖.
     pub lower_bound: f64,
@@ -179,8 +180,10 @@ fn check_matrices([q, k, v]: &[Mat<f64>; 3], functions: usize, seed: u64) -> Res
 /// Singular directions below this part of the first are rounding: f32 has 6·10⁻⁸, times the root of the hundred terms of a product.
 const INDEPENDENT: f64 = 1e-6;
 
-/// A function this near to a value is one: what is left is rounding, and no quotient of it means anything.
+/// A function this near to a value is one, and so is one within so many times the rounding: what is left of it is rounding, and no quotient of that
+/// means anything.
 const A_VALUE: f64 = 1e-7;
+const ROUNDINGS: f64 = 100.0;
 
 /// Above this, rounding could hide any violation.
 const TOO_ROUNDED: f64 = 1e-3;
@@ -262,7 +265,7 @@ impl Setting {
             lower(&mut slack.projection, bound, error[j], f_len[j]);
             lower(&mut slack.quasi_optimal, rest_len[j] / self.c, error[j], f_len[j]);
             lower(&mut slack.lower_bound, near_response[j], self.c * near_len[j], near_len[j]);
-            if rest_len[j] > A_VALUE * f_len[j] {
+            if rest_len[j] > A_VALUE.max(ROUNDINGS * slack.rounding) * f_len[j] {
                 slack.tightest = slack.tightest.max(error[j] / bound);
                 slack.worst_ratio = slack.worst_ratio.max(error[j] / rest_len[j]);
             }

@@ -5,13 +5,15 @@ use std::io;
 use std::path::PathBuf;
 
 use anyhow::bail;
+use burn::tensor::{Tensor, TensorData};
 use galerkin::device::Device;
-use galerkin::evaluate::Evaluator;
+use galerkin::models::Field;
 use galerkin::run::{RunFolder, Which};
 use galerkin::theory::cea::{HeadCheck, LayerCheck, check_case, check_model};
 use galerkin::theory::projection::{self, CASES, Case, Latents};
 use galerkin::theory::stability::{self, Row, Setup, Stability};
 use galerkin_data::io::write_whole;
+use galerkin_data::pde::{self, Problem};
 
 use super::report;
 use crate::args::{Experiment, Reproduce, Scale};
@@ -20,8 +22,9 @@ use crate::output::Table;
 
 /// What attention may differ from the projection by; some 10⁻¹⁴ is rounding.
 const PROJECTS: f64 = 1e-10;
-/// The run whose layers are looked at, and the seed of the functions.
+/// The run whose layers are looked at, the model of the repository that stands in for it, and the seed of the functions and of its input.
 const MODEL: &str = "burgers-gt-heads";
+const PRETRAINED: &str = "pretrained/burgers";
 const SEED: u64 = 1;
 
 /// Checks everything, prints it and writes it down; what does not hold is an error.
@@ -37,10 +40,11 @@ pub(super) fn run(args: &Reproduce, device: &Device) -> anyhow::Result<()> {
     let stability = stability::measure(&Setup::default(), &points)?;
     let checks =
         cases.iter().map(|case| check_case(*case, functions)).collect::<galerkin::Result<Vec<_>>>()?;
-    let folder = RunFolder::new(args.runs.join(args.scale.name()).join(MODEL));
-    let heads = match folder.weights_file(Which::Last).exists() {
-        true => heads(&folder, functions, device)?,
-        false => Vec::new(),
+    let folders = [args.runs.join(args.scale.name()).join(MODEL), PRETRAINED.into()].map(RunFolder::new);
+    let trained = folders.iter().find(|folder| folder.weights_file(Which::Last).exists());
+    let heads = match trained {
+        Some(folder) => heads(folder, functions, device)?,
+        None => Vec::new(),
     };
     for check in checks.iter().chain(heads.iter().map(|head| &head.check)) {
         check.verify()?;
@@ -49,12 +53,14 @@ pub(super) fn run(args: &Reproduce, device: &Device) -> anyhow::Result<()> {
         section(PROJECTION, &projections),
         section(STABILITY, &stability_table(&stability)),
         section(&format!("{CEA}{functions} functions each.\n"), &cea_table(&cases, &checks)),
-        match heads.is_empty() {
-            true => format!(
-                "### The layers of a model\n\nNot checked: {} is not there.\n",
-                folder.path().display()
-            ),
-            false => section(LAYERS, &head_table(&heads)),
+        match trained {
+            Some(folder) => section(&layers(folder), &head_table(&heads)),
+            None => {
+                let [run, pretrained] = folders.each_ref().map(|folder| folder.path().display());
+                format!(
+                    "### The layers of a model\n\nNot checked: neither {run} nor {pretrained} is there.\n"
+                )
+            }
         },
     ];
     let at = write(args, &sections.concat(), &stability)?;
@@ -75,9 +81,6 @@ const CEA: &str = "### Céa's inequality\n\n\
     The smallest slack (right minus left side, relative to the function; negative by rounding at most, or the command fails) of the \
     inequality as printed, of the one for the projection of f itself, and of quasi-optimality; the largest left side relative to its right \
     side; and the worst error relative to the best one. ";
-const LAYERS: &str = "### The layers of a trained model\n\n\
-    The same for the matrices of every encoder layer of a trained Burgers model on one test sample, as its products take them.\n";
-
 fn projections(cases: &[Case]) -> anyhow::Result<Table> {
     let head =
         ["n", "d", "r", "latents", "update, LU", "update, min-max", "Theorem 4.4", "as printed", "condition"];
@@ -153,11 +156,23 @@ fn cea_table(cases: &[Case], checks: &[LayerCheck]) -> Table {
     table
 }
 
+fn layers(folder: &RunFolder) -> String {
+    format!(
+        "### The layers of a trained model\n\n\
+         The same for the matrices of every encoder layer of {} as its products take them, for an input it was not trained on.\n",
+        folder.path().display()
+    )
+}
+
+/// On initial values of the law it was trained for, from another seed than its data.
 fn heads(folder: &RunFolder, functions: usize, device: &Device) -> anyhow::Result<Vec<HeadCheck>> {
-    let evaluator = Evaluator::open(folder, Which::Last, None, device)?;
-    let data = &evaluator.config().data;
-    let input = evaluator.inputs(data.grid, data.noise, 1)?;
-    Ok(check_model(evaluator.model(), &input, functions, SEED)?)
+    let (model, _) = folder.model(Which::Last, device)?;
+    let (grid, law) = (folder.config()?.data.grid, pde::Burgers::default());
+    let every = law.points / grid;
+    let sample = Problem::Burgers(law).sample(SEED, 0)?;
+    let values: Vec<f32> = sample.input.into_iter().step_by(every).collect();
+    let input = Field::Line(Tensor::from_data(TensorData::new(values, [1, grid, 1]), device));
+    Ok(check_model(&model, &input, functions, SEED)?)
 }
 
 fn head_table(heads: &[HeadCheck]) -> Table {
