@@ -353,14 +353,14 @@ impl Conv3x3 {
 
     /// The planes T₀ … T₃ of a tile, cut off the scratch: (4, p, wide, channels).
     fn planes<'a>(&self, x: &[f32], channels: usize, tile: &Tile, scratch: &mut &'a mut [f32]) -> &'a [f32] {
-        let (row_len, c, line) = (self.n2 * channels, channels, self.wide() * channels);
-        let planes = take(scratch, 4 * tile.pairs * line);
+        let (row_len, c, line_len) = (self.n2 * channels, channels, self.wide() * channels);
+        let planes = take(scratch, 4 * tile.pairs * line_len);
         let image = tile.rows.start / self.n1 * self.n1;
         // Row k of the image; outside of it there are zeros.
         let row = |k: usize| (1..=self.n1).contains(&k).then(|| &x[(image + k - 1) * row_len..][..row_len]);
-        let plane_len = (tile.pairs * line).max(1);
+        let plane_len = (tile.pairs * line_len).max(1);
         for (u, plane) in planes.chunks_exact_mut(plane_len).enumerate() {
-            for (pair, line) in plane.chunks_exact_mut(line.max(1)).enumerate() {
+            for (pair, line) in plane.chunks_exact_mut(line_len.max(1)).enumerate() {
                 let first = tile.rows.start - image + 2 * pair;
                 let (from, other, sign) = match u {
                     0 => (row(first), row(first + 2), -1.0),

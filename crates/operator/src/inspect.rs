@@ -273,7 +273,8 @@ fn transformer_2d(config: &Transformer2dConfig, input: [usize; 2]) -> Result<Vec
     let DownsamplerConfig { inputs, .. } = config.downsampler;
     let third = d / 3;
     let (first, others) = (18 * inputs * d, 18 * (d * third + third * third + third * (d - 2 * third)));
-    // The convolutions keep what goes in and what comes out before the activation; so does each resize.
+    // The convolutions keep what goes in and what comes out before the activation; so does each resize. The upsampler has the gradient of its
+    // convolution in the workspace on top.
     let mut parts = vec![part(
         "downscaler",
         fine * first + down[0] * others,

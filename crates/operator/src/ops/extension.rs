@@ -47,7 +47,7 @@ impl Call {
     pub fn tracked(mut self) -> Self {
         match &mut self.op {
             Op::Encoder(op) => *op = keeping(*op),
-            // From few channels z comes again in less time than it takes to read it.
+            // From few channels z is cheap to compute again: of the networks here, from the one that comes in, on the finest grid.
             Op::Conv3x3(op) => op.keep = op.inputs >= 16,
             _ => {}
         }

@@ -168,10 +168,11 @@ fn layers(folder: &RunFolder) -> String {
 fn heads(folder: &RunFolder, functions: usize, device: &Device) -> anyhow::Result<Vec<HeadCheck>> {
     let (model, _) = folder.model(Which::Last, device)?;
     let (grid, law) = (folder.config()?.data.grid, pde::Burgers::default());
-    let every = law.points / grid;
+    let every = (law.points / grid).max(1);
     let sample = Problem::Burgers(law).sample(SEED, 0)?;
     let values: Vec<f32> = sample.input.into_iter().step_by(every).collect();
-    let input = Field::Line(Tensor::from_data(TensorData::new(values, [1, grid, 1]), device));
+    let shape = [1, values.len(), 1];
+    let input = Field::Line(Tensor::from_data(TensorData::new(values, shape), device));
     Ok(check_model(&model, &input, functions, SEED)?)
 }
 
