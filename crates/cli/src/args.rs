@@ -39,7 +39,7 @@ pub enum Command {
     /// Make a dataset by solving an equation many times
     #[command(subcommand)]
     Generate(Equation),
-    /// Turn files of MATLAB, HDF5, numpy or safetensors into a dataset
+    /// Turn files of MATLAB, HDF5, numpy, safetensors or PyTorch into a dataset
     Import(Import),
     /// Say what a dataset, a run or a file holds
     Info(Info),
@@ -238,6 +238,9 @@ pub struct Import {
     /// Take every so many points along every axis
     #[arg(long, value_name = "s", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub subsample: u32,
+    /// Let compressed variables grow to so many times the size of their file
+    #[arg(long, value_name = "FACTOR", default_value_t = 100)]
+    pub expand: u64,
     /// burgers: a periodic line; darcy: a square with its boundary [default: told by the variables]
     #[arg(long, hide_possible_values = true)]
     pub problem: Option<Problem>,
@@ -266,6 +269,9 @@ pub struct Info {
     /// Draw the first samples of a dataset, as .png or .svg [default: the name of the dataset, .png, here]
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "", value_parser = figure)]
     pub figure: Option<PathBuf>,
+    /// Let compressed variables of a file grow to so many times its size
+    #[arg(long, value_name = "FACTOR", default_value_t = 100)]
+    pub expand: u64,
 }
 
 /// A training.

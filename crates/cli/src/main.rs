@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use clap::Parser;
 use galerkin_cli::args::Args;
 use galerkin_cli::commands::{self, Interrupted};
-use galerkin_data::pde::SolveError;
 
 /// Tensors of megabytes come and go with every operation. The system's allocator gives them back to the system, which clears their pages
 /// again: a quarter of the time of a prediction on Darcy flow.
@@ -43,10 +42,25 @@ fn report(error: &anyhow::Error) -> ExitCode {
             said = cause;
         }
     }
-    let usage = |cause: &(dyn std::error::Error + 'static)| {
-        use galerkin::Error::{Config, Setting};
-        matches!(cause.downcast_ref(), Some(SolveError::Invalid { .. }))
-            || matches!(cause.downcast_ref(), Some(Config { .. } | Setting { .. }))
+    ExitCode::from(if error.chain().any(is_usage) { 2 } else { 1 })
+}
+
+/// Whether something that was asked for cannot be, whoever found out.
+fn is_usage(cause: &(dyn std::error::Error + 'static)) -> bool {
+    use galerkin::run::Error as Run;
+    let model = |error: &galerkin::Error| {
+        matches!(error, galerkin::Error::Config { .. } | galerkin::Error::Setting { .. })
     };
-    ExitCode::from(if error.chain().any(usage) { 2 } else { 1 })
+    let data = |error: &galerkin_data::Error| {
+        use galerkin_data::Error::{Invalid, Setting, Subsample};
+        matches!(error, Invalid { .. } | Setting { .. } | Subsample { .. })
+    };
+    // An error that only passes another one on does not name it as its source.
+    cause.downcast_ref().is_some_and(model)
+        || cause.downcast_ref().is_some_and(data)
+        || cause.downcast_ref().is_some_and(|error| match error {
+            Run::Model(error) => model(error),
+            Run::Data(error) => data(error),
+            _ => false,
+        })
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use galerkin_data::Meta;
+use galerkin_data::{Domain, Meta};
 
 /// Columns as wide as their widest cell.
 pub struct Table {
@@ -48,11 +48,15 @@ impl Table {
 
 /// A dataset in a line.
 pub fn summary(meta: &Meta) -> String {
-    let channels = match (meta.input_channels, meta.target_channels) {
+    let channels = match (meta.inputs.len(), meta.targets.len()) {
         (1, 1) => String::new(),
         (inputs, targets) => format!(", {inputs} channels to {targets}"),
     };
-    format!("{} samples on {} points{channels}", meta.samples, sizes(&meta.grid.points))
+    let place = match &meta.domain {
+        Domain::Grid(grid) => format!("{} points", sizes(&grid.points())),
+        points => points.to_string(),
+    };
+    format!("{} samples on {place}{channels}", meta.samples)
 }
 
 /// `421 × 421`.

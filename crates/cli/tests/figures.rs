@@ -1,8 +1,8 @@
 //! Every figure with made-up data, good and bad.
 
 use galerkin_cli::figures::{
-    Curve, Epoch, Field, FieldRow, LineRow, Lines, Picture, Point, Scene, check_name, convergence, fields,
-    gallery, lines, reconstructions, resolutions,
+    Curve, Epoch, Field, FieldRow, LineRow, Lines, Panel, Picture, Place, Point, SampleRow, Scene,
+    check_name, convergence, fields, gallery, lines, reconstructions, resolutions, samples,
 };
 use std::collections::HashSet;
 use std::f32::consts::TAU;
@@ -120,8 +120,137 @@ fn gallery_figure() -> Scene {
     gallery("Functions", &[("above".into(), upper), ("below".into(), lower)])
 }
 
+fn panels(names: &[&str], value: impl Fn(usize, usize) -> f32, points: usize) -> Vec<Panel> {
+    let values = |k| (0..points).map(|i| value(k, i)).collect();
+    names.iter().enumerate().map(|(k, name)| Panel { name: name.to_string(), values: values(k) }).collect()
+}
+
+/// The targets, a little off.
+fn predicted(targets: &[Panel]) -> Vec<Panel> {
+    let off = |(i, v): (usize, &f32)| v + 0.03 * (0.05 * i as f32).sin();
+    let panel =
+        |p: &Panel| Panel { name: p.name.clone(), values: p.values.iter().enumerate().map(off).collect() };
+    targets.iter().map(panel).collect()
+}
+
+fn sample<'a>(
+    k: usize,
+    [input_place, target_place]: [Place<'a>; 2],
+    inputs: Vec<Panel>,
+    targets: Vec<Panel>,
+) -> SampleRow<'a> {
+    let predictions = Some(predicted(&targets));
+    let title = format!("test sample {k}, error 1.25 %");
+    SampleRow { title, input_place, inputs, target_place, targets, predictions }
+}
+
+/// A row for every index.
+fn figure<'a>(title: &str, row: impl Fn(usize) -> SampleRow<'a>) -> Scene {
+    samples(title, &[row(0), row(1)])
+}
+
+/// Many points in the plane that lie in no order, and the same in any space.
+fn scattered(count: usize, dimension: usize) -> Vec<f32> {
+    let steps = [0.754_877_7, 0.569_840_3, 0.381_966, 0.219_3];
+    let step = |i: usize, k: usize| (i as f64 * steps[k % 4]).fract() as f32;
+    (0..count).flat_map(|i| (0..dimension).map(move |k| (1.0 + k as f32) * step(i, k))).collect()
+}
+
+/// Triangles between two circles.
+fn ring(around: usize, layers: usize) -> (Vec<f32>, Vec<u32>) {
+    let point = |k: usize| {
+        let (radius, angle) = (0.3 + 0.7 * (k / around) as f32 / layers as f32, TAU * (k % around) as f32);
+        let angle = angle / around as f32;
+        [1.6 * radius * angle.cos(), radius * angle.sin()]
+    };
+    let cell = |k: usize| {
+        let next = k / around * around + (k + 1) % around;
+        [k, next, next + around, k, next + around, k + around].map(|k| k as u32)
+    };
+    ((0..around * (layers + 1)).flat_map(point).collect(), (0..around * layers).flat_map(cell).collect())
+}
+
+/// Velocity and pressure on a line.
+fn channels_on_a_line() -> Scene {
+    let x = grid(300);
+    let place = Place::Line { x: &x, ends: [0.0, 1.0], name: "x" };
+    figure("Compressible flow, 300 points", |k| {
+        let value = |c: usize, i: usize| (TAU * (1 + c + k) as f32 * i as f32 / 300.0).sin() * (1 + c) as f32;
+        let names = ["density", "velocity", "pressure"];
+        sample(k, [place; 2], panels(&names, value, 300), panels(&names, |c, i| 0.5 * value(c, i), 300))
+    })
+}
+
+/// Seven channels on a rectangle of 4 × 1 give two.
+fn channels_on_a_rectangle() -> Scene {
+    let place = Place::Plane { points: [24, 96], lengths: [0.41, 1.64], names: ["y", "x"] };
+    let names = ["a", "b", "c", "d", "e", "f", "g"];
+    figure("Channel, 24 × 96", |k| {
+        let value =
+            |c: usize, i: usize| (0.1 * (i % 96 + 10 * k) as f32).sin() * (0.1 * (c + i / 96) as f32).cos();
+        let targets = panels(&["velocity", "pressure"], |c, i| 1e-3 * value(c + 1, i), 24 * 96);
+        sample(k, [place; 2], panels(&names, value, 24 * 96), targets)
+    })
+}
+
+/// A tall rectangle of one channel.
+fn tall_rectangle() -> Scene {
+    let place = Place::Plane { points: [80, 20], lengths: [9.0, 1.0], names: ["t", "x"] };
+    figure("Advection, 80 × 20", |k| {
+        let value = |_: usize, i: usize| (0.1 * (i / 20) as f32 + 0.3 * (i % 20 + k) as f32).sin();
+        let (inputs, targets) = (panels(&["first"], value, 1600), panels(&["second"], value, 1600));
+        sample(k, [place; 2], inputs, targets)
+    })
+}
+
+fn slices() -> Scene {
+    let place = Place::Volume { points: [16, 24, 48], lengths: [1.0, 1.5, 3.0], names: ["z", "y", "x"] };
+    figure("Diffusion, 16 × 24 × 48", |k| {
+        let value = |c: usize, i: usize| {
+            let [z, y, x] = [i / 1152, i / 48 % 24, i % 48].map(|j| 0.2 * j as f32);
+            (x + k as f32).sin() * (y + c as f32).cos() + 0.2 * z
+        };
+        let (inputs, targets) = (panels(&["source"], value, 18432), panels(&["u", "v"], value, 18432));
+        sample(k, [place; 2], inputs, targets)
+    })
+}
+
+fn points_figure(count: usize, dimension: usize) -> Scene {
+    let coordinates = scattered(count, dimension);
+    let place = Place::Points { coordinates: &coordinates, dimension, cells: &[], corners: 0 };
+    figure(&format!("Scattered, {count} points"), |k| {
+        let value = |c: usize, i: usize| {
+            let p = &coordinates[i * dimension..][..dimension];
+            (3.0 * p.iter().sum::<f32>() + (c + k) as f32).sin()
+        };
+        sample(k, [place; 2], panels(&["force"], value, count), panels(&["displacement"], value, count))
+    })
+}
+
+/// A function of a line gives one on the cells of a ring.
+fn line_to_cells() -> Scene {
+    let (coordinates, cells) = ring(60, 8);
+    let x = grid(100);
+    let line = Place::Line { x: &x, ends: [0.0, 1.0], name: "s" };
+    let plane = Place::Points { coordinates: &coordinates, dimension: 2, cells: &cells, corners: 3 };
+    figure("Ring, 540 points", |k| {
+        let input = panels(&["boundary value"], |_, i| (0.1 * (i + 20 * k) as f32).sin(), 100);
+        let value = |c: usize, i: usize| (3.0 * coordinates[2 * i] + c as f32).sin() * coordinates[2 * i + 1];
+        sample(k, [line, plane], input, panels(&["temperature", "flux"], value, 540))
+    })
+}
+
 fn all() -> Vec<(&'static str, Scene)> {
     vec![
+        ("samples-line", channels_on_a_line()),
+        ("samples-image-wide", channels_on_a_rectangle()),
+        ("samples-image-tall", tall_rectangle()),
+        ("samples-image-volume", slices()),
+        ("samples-points-1d", points_figure(90, 1)),
+        ("samples-image-points-2d", points_figure(700, 2)),
+        ("samples-image-points-thinned", points_figure(30_000, 2)),
+        ("samples-image-points-3d", points_figure(1500, 3)),
+        ("samples-image-cells", line_to_cells()),
         ("lines", line_figure(false)),
         ("lines-predicted", line_figure(true)),
         ("fields-coarse", field_figure(29, true)),
@@ -197,7 +326,10 @@ fn svg_is_well_formed_and_has_words_and_pictures() {
         assert!(seen.contains(&"text") && seen.contains(&"polyline"), "{name}");
         assert_eq!(
             seen.contains(&"image"),
-            name.starts_with("fields") || name == "reconstructions" || name == "gallery",
+            name.starts_with("fields")
+                || name.starts_with("samples-image")
+                || name == "reconstructions"
+                || name == "gallery",
             "{name}"
         );
         assert!(svg.len() < 2_000_000, "{name}: {} bytes", svg.len());
@@ -323,6 +455,219 @@ fn empty_constant_and_ragged_data_have_a_figure() {
     for scene in scenes {
         assert!(!scene.png().is_empty());
         elements(&scene.svg());
+    }
+}
+
+#[test]
+fn samples_of_one_channel_look_as_curves_and_pictures_do() {
+    let one = |name: &str, values: &[f32]| vec![Panel { name: name.into(), values: values.to_vec() }];
+    let x = grid(64);
+    let (input, target, prediction) = (wave(64, 1.0, 1.0), wave(64, 2.0, 1.0), wave(64, 2.0, 0.9));
+    for predicted in [false, true] {
+        let place = Place::Line { x: &x, ends: [0.0, 2.0], name: "s" };
+        let row = SampleRow {
+            title: "sample".into(),
+            input_place: place,
+            inputs: one("a", &input),
+            target_place: place,
+            targets: one("u", &target),
+            predictions: predicted.then(|| one("u", &prediction)),
+        };
+        let line = LineRow {
+            title: "sample".into(),
+            input: &input,
+            target: &target,
+            prediction: predicted.then_some(&prediction[..]),
+        };
+        let names = ["a", "u"];
+        let expected = Lines {
+            title: "t",
+            x_label: "s",
+            y_label: "u",
+            names,
+            ends: [0.0, 2.0],
+            x: &x,
+            rows: vec![line],
+        };
+        assert!(samples("t", std::slice::from_ref(&row)).svg() == lines(&expected).svg());
+
+        let place = |points| Place::Plane { points, lengths: [1.0; 2], names: ["y", "x"] };
+        let row = SampleRow { input_place: place([8, 8]), target_place: place([4, 16]), ..row };
+        let field = FieldRow {
+            title: "sample".into(),
+            input: Field { columns: 8, values: &input },
+            target: Field { columns: 16, values: &target },
+            prediction: predicted.then_some(Field { columns: 16, values: &prediction }),
+        };
+        assert!(samples("t", &[row]).svg() == fields("t", names, &[field]).svg());
+    }
+    assert!(samples("t", &[]).svg().contains("no samples"));
+}
+
+#[test]
+fn samples_say_what_is_not_drawn_and_what_is() {
+    let svg = channels_on_a_rectangle().svg();
+    for words in
+        ["drawn: 4 of 7 input channels", ">a<", ">d<", ">velocity<", ">pressure<", "prediction − target"]
+    {
+        assert!(svg.contains(words), "{words}");
+    }
+    assert!(!svg.contains(">e<") && !svg.contains("target channels"));
+    let svg = points_figure(30_000, 2).svg();
+    assert!(svg.contains("2000 of 30000 points"));
+    // Input, target, prediction and difference of two samples.
+    assert_eq!(svg.matches("<circle").count(), 2 * 4 * 2000);
+    let svg = points_figure(2000, 3).svg();
+    assert!(!svg.contains("drawn:") && svg.matches("<circle").count() == 2 * 4 * 2000);
+    // Curves and cells are never thinned.
+    assert!(!line_to_cells().svg().contains("<circle"));
+    let svg = points_figure(5000, 1).svg();
+    assert!(svg.contains("2000 of 5000 points"));
+    let svg = slices().svg();
+    for words in ["source, middle of z", "u, middle of y", "v, middle of x"] {
+        assert!(svg.contains(&format!(">{words}<")), "{words}");
+    }
+}
+
+/// One sample of one channel without a name, the same in and out, without or with a prediction.
+fn plain<'a>(place: Place<'a>, values: &[f32], prediction: Option<&[f32]>) -> SampleRow<'a> {
+    let panel = |values: &[f32]| vec![Panel { name: String::new(), values: values.to_vec() }];
+    SampleRow {
+        title: String::new(),
+        input_place: place,
+        inputs: panel(values),
+        target_place: place,
+        targets: panel(values),
+        predictions: prediction.map(panel),
+    }
+}
+
+#[test]
+fn rectangles_keep_their_shape_within_four_to_one() {
+    for (lengths, ratio) in [
+        ([1.0, 2.0], 2.0),
+        ([3.0, 1.0], 1.0 / 3.0),
+        ([1.0, 100.0], 4.0),
+        ([1e9, 1e-9], 0.25),
+        ([2.0, 2.0], 1.0),
+        ([f64::NAN, f64::NAN], 1.0),
+    ] {
+        let place = Place::Plane { points: [2, 2], lengths, names: ["y", "x"] };
+        let svg = samples("", &[plain(place, &[0.0, 1.0, 2.0, 3.0], None)]).svg();
+        let image = svg.split("<image").nth(1).unwrap();
+        let number = |name: &str| -> f64 {
+            image.split(&format!(" {name}=\"")).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+        };
+        let drawn = number("width") / number("height");
+        assert!((drawn / ratio - 1.0).abs() < 0.02, "{lengths:?}: {drawn}");
+    }
+}
+
+/// How many pixels have a colour.
+fn count(scene: &Scene, colour: [u8; 3]) -> usize {
+    decoded(&scene.png()).2.as_chunks().0.iter().filter(|pixel| **pixel == colour).count()
+}
+
+const HIGHEST: [u8; 3] = [253, 231, 37];
+const MIDDLE: [u8; 3] = [33, 144, 140];
+
+#[test]
+fn a_prediction_has_the_colours_of_its_target() {
+    let place = Place::Plane { points: [2, 2], lengths: [2.0; 2], names: ["y", "x"] };
+    let row = plain(place, &[0.0, 1.0, 0.0, 1.0], Some(&[0.0, 2.0, 0.0, 2.0]));
+    let scene = samples("", &[row]);
+    let half = 230 * 115;
+    // Half of the input and of the prediction; half of the target.
+    for (colour, area) in [(HIGHEST, 2 * half), (MIDDLE, half)] {
+        let counted = count(&scene, colour);
+        assert!(counted.abs_diff(area) < area / 20, "{counted} of {area}");
+    }
+}
+
+#[test]
+fn slices_are_in_the_middle() {
+    let place = Place::Volume { points: [3, 4, 5], lengths: [1.0; 3], names: ["z", "y", "x"] };
+    let values: Vec<f32> = (0..60).map(|k| if k / 20 == 1 { 5.0 } else { 0.0 }).collect();
+    // All of the first slice and a third of the two others, of the input and of the target.
+    let (area, counted) =
+        (2 * (180 * 180 + 2 * 60 * 180), count(&samples("", &[plain(place, &values, None)]), HIGHEST));
+    assert!(counted.abs_diff(area) < area / 20, "{counted} of {area}");
+}
+
+#[test]
+fn cells_are_filled_and_grey_without_a_number() {
+    let square = [0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0];
+    let place = |cells, corners| Place::Points { coordinates: &square, dimension: 2, cells, corners };
+    // The lower right triangle has numbers, of which the upper left one lacks one.
+    let values = [7.0, 7.0, 7.0, f32::NAN];
+    let halves = 2 * 230 * 115;
+    let near = |counted: usize, area: usize| counted.abs_diff(area) < area / 20;
+    for (cells, corners, number, missing) in [
+        (&[0, 1, 2, 0, 2, 3][..], 3, halves, halves),
+        (&[0, 1, 2, 3], 4, halves, halves),
+        (&[0, 1, 2, 9, 0, 1], 3, halves, 0),
+    ] {
+        let scene = samples("", &[plain(place(cells, corners), &values, None)]);
+        assert!(near(count(&scene, MIDDLE), number), "{cells:?}");
+        let grey = count(&scene, [176; 3]);
+        assert!(if missing == 0 { grey < 100 } else { near(grey, missing) }, "{cells:?}: {grey}");
+    }
+}
+
+#[test]
+fn any_place_has_a_figure_of_any_values() {
+    let x = grid(4);
+    let coordinates =
+        [0.0, 1.0, f32::NAN, 2.0, f32::INFINITY, 0.5, 0.25, 0.75, -1.0, 3.0, f32::MAX, f32::MIN];
+    let points =
+        |dimension, cells, corners| Place::Points { coordinates: &coordinates, dimension, cells, corners };
+    let nowhere = |dimension| Place::Points { coordinates: &[], dimension, cells: &[], corners: 3 };
+    let plane = |points, lengths| Place::Plane { points, lengths, names: ["y", "x"] };
+    let volume = |points, lengths| Place::Volume { points, lengths, names: ["z", "y", "x"] };
+    let mut places = vec![
+        Place::Line { x: &x, ends: [0.0, 1.0], name: "x" },
+        Place::Line { x: &[], ends: [f64::NAN, 1.0], name: "" },
+        plane([2, 2], [1.0, 3.0]),
+        plane([0, 0], [0.0, 1.0]),
+        plane([5, 3], [-1.0, f64::INFINITY]),
+        volume([1, 2, 2], [1.0; 3]),
+        volume([0, 0, 0], [0.0; 3]),
+        volume([3, 3, 3], [1e-30, 1.0, 1e30]),
+        points(2, &[0, 1, 2, 3, 4, 5, 9, 9, 9, 0], 3),
+        points(2, &[0, 1], 2),
+        points(3, &[0, 1, 2], 3),
+    ];
+    places.extend([0, 1, 2, 3, 4, 5].map(|dimension| points(dimension, &[], 0)));
+    places.extend([0, 1, 2, 3, 4, 5].map(nowhere));
+    let panels = |values: &[f32], count| vec![Panel { name: "<u>".into(), values: values.to_vec() }; count];
+    for (k, input_place) in places.iter().enumerate() {
+        let target_place = places[(k * 7 + 3) % places.len()];
+        for values in
+            [&[][..], &[2.0; 4], &[f32::NAN; 4], &[f32::MAX, f32::MIN, 0.0, f32::INFINITY, 1.0, 2.0]]
+        {
+            for counts in [[0, 0, 0], [1, 1, 1], [2, 1, 3], [6, 5, 5]] {
+                let [inputs, targets, found] = counts.map(|count| panels(values, count));
+                let row = |input_place, predictions| SampleRow {
+                    title: "s".into(),
+                    input_place,
+                    inputs: inputs.clone(),
+                    target_place,
+                    targets: targets.clone(),
+                    predictions,
+                };
+                // Samples of one figure may lie on different domains.
+                let scene = samples("t", &[row(*input_place, Some(found)), row(target_place, None)]);
+                let svg = scene.svg();
+                elements(&svg);
+                assert!(
+                    !svg.contains("NaN") && !svg.contains("inf"),
+                    "{input_place:?} {values:?} {counts:?}"
+                );
+                if counts == [1, 1, 1] {
+                    assert!(!scene.png().is_empty());
+                }
+            }
+        }
     }
 }
 

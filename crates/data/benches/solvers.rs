@@ -5,7 +5,7 @@
 
 #![allow(clippy::print_stdout)]
 
-use galerkin_data::pde::{self, Burgers, Darcy, Problem, SampleError, burgers, cole_hopf, darcy};
+use galerkin_data::pde::{self, Burgers, Darcy, Problem, burgers, cole_hopf, darcy};
 use galerkin_data::random::{Purpose, Stream};
 use galerkin_data::random_field::{FieldLaw, neumann, periodic};
 use std::time::Instant;
@@ -97,7 +97,7 @@ fn darcy_row(n: usize, tolerance: f64, samples: u32) {
 
 fn rate(name: &str, problem: &Problem, samples: u32) {
     let start = Instant::now();
-    pde::generate::<SampleError>(problem, 1, 0..samples, |_, _| Ok(())).expect("samples");
+    pde::generate(problem, 1, 0..samples, |_, _| Ok(())).expect("samples");
     let seconds = start.elapsed().as_secs_f64() / samples as f64;
     println!("{name:<34} {:>12.1} {:>10.0} s", 1.0 / seconds, DATASET * seconds);
 }

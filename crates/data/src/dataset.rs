@@ -1,33 +1,39 @@
-//! Pairs of input and target on a grid, read sample by sample.
+//! Pairs of input and target, read sample by sample.
 //!
-//! A dataset is a folder (`inputs.npy`, `targets.npy`, `meta.toml`) or two arrays in memory. Samples of a folder are read when they
-//! are asked for, at their position in the file: a mapping of the file into memory would need `unsafe`, and a file that is cut
-//! short while mapped kills the process.
+//! A dataset is a folder (`inputs.npy`, `targets.npy`, `meta.toml` and the points of a domain that is no grid) or two arrays in memory. Samples
+//! of a folder are read when they are asked for, at their position in the file: a mapping of the file into memory would need `unsafe`, and
+//! a file that is cut short while mapped kills the process.
 //!
 //! Views change what a sample is and cost nothing until it is read: [`subsample`](Dataset::subsample) takes a coarser grid,
-//! [`inverse`](Dataset::inverse) asks for the coefficient instead of the solution, [`normalized`](Dataset::normalized) and
+//! [`inverse`](Dataset::inverse) asks for the input instead of the target, [`normalized`](Dataset::normalized) and
 //! [`noisy`](Dataset::noisy) act on inputs.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::Array;
+use crate::domain::{Domain, Grid};
 use crate::error::{Error, Result};
-use crate::field::{Field, check_subsample, strides};
-use crate::folder;
-use crate::grid::{Grid, GridKind};
+use crate::folder::{self, INPUTS, Side, TARGETS};
 use crate::io::Summary;
-use crate::meta::Meta;
+use crate::io::source::Source;
+use crate::meta::{Meta, channel_names};
 use crate::normalize::{Fit, Normalizer};
 use crate::pde::inverse;
+use crate::places::{Places, PointSet};
+use crate::values::{Description, Values};
 
 /// Pairs of input and target.
 #[derive(Clone, Debug)]
 pub struct Dataset {
-    inputs: Field,
-    targets: Field,
+    inputs: Values,
+    targets: Values,
+    /// Of inputs and of targets that lie at points.
+    places: [Option<Places>; 2],
     /// Of a dataset that is a folder.
     meta: Option<Arc<Meta>>,
+    /// Files besides the two arrays, of a folder.
+    others: Vec<Source>,
     normalizer: Option<Arc<Normalizer>>,
     noise: Option<Noise>,
 }
@@ -41,6 +47,15 @@ pub struct Pair {
     pub target: Array,
 }
 
+/// How the statistics of a [`Normalizer`] are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistics {
+    /// At every point of the grid.
+    Point,
+    /// Over all points.
+    Channel,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Noise {
     strength: f64,
@@ -52,35 +67,85 @@ impl Dataset {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let meta = folder::read_meta(path)?;
-        let inputs = Field::open("inputs", &folder::inputs_path(path), meta.grid.kind)?;
-        let targets = Field::open("targets", &folder::targets_path(path), meta.grid.kind)?;
-        for (field, channels) in [(&inputs, meta.input_channels), (&targets, meta.target_channels)] {
-            let expected = [vec![meta.samples], meta.grid.points.clone(), vec![channels]].concat();
-            let found = [vec![field.samples()], field.shape()].concat();
-            if found != expected {
-                let expected = format!("{expected:?}, as {} says", folder::META);
-                return Err(Error::Shape { what: field.name(), expected, found });
+        let open_places = |side: Side, domain: Option<&Domain>| match domain.and_then(Domain::points) {
+            Some(points) => Places::open(path, side, points, meta.samples).map(Some),
+            None => Ok(None),
+        };
+        let of_inputs = open_places(Side::Inputs, Some(&meta.domain))?;
+        let of_targets = match meta.target_domain {
+            None => of_inputs.clone(),
+            Some(_) => open_places(Side::Targets, meta.target_domain.as_ref())?,
+        };
+        let offsets = |places: &Option<Places>| places.as_ref().and_then(|places| places.offsets.clone());
+        let inputs = Description {
+            name: "inputs",
+            samples: meta.samples,
+            times: None,
+            domain: meta.domain.clone(),
+            channels: meta.inputs.clone(),
+            offsets: offsets(&of_inputs),
+        };
+        let targets = Description {
+            name: "targets",
+            samples: meta.samples,
+            times: meta.time.as_ref().map(|axis| axis.points),
+            domain: meta.target_domain().clone(),
+            channels: meta.targets.clone(),
+            offsets: offsets(&of_targets),
+        };
+        let inputs = Values::open(&folder::inputs_path(path), inputs)?;
+        let targets = Values::open(&folder::targets_path(path), targets)?;
+        let others = meta.checksums.keys().filter(|name| ![INPUTS, TARGETS].contains(&name.as_str()));
+        let others: Result<_> = others.map(|name| Source::open(&path.join(name))).collect();
+        Ok(Self {
+            inputs,
+            targets,
+            places: [of_inputs, of_targets],
+            others: others?,
+            meta: Some(Arc::new(meta)),
+            normalizer: None,
+            noise: None,
+        })
+    }
+
+    /// From arrays (samples, points…, channels) on one grid. Channels are called by their numbers.
+    pub fn from_arrays(inputs: Array, targets: Array, grid: Grid) -> Result<Self> {
+        grid.check()?;
+        let described = |name: &'static str, one: &str, array: &Array| {
+            let description = |samples: usize, channels: usize| Description {
+                name,
+                samples,
+                times: None,
+                domain: grid.clone().into(),
+                channels: channel_names(one, channels),
+                offsets: None,
+            };
+            match &array.shape[..] {
+                [samples, points @ .., channels] if *points == grid.points() && *channels > 0 => {
+                    Ok(description(*samples, *channels))
+                }
+                found => {
+                    let points: Vec<_> = grid.points().iter().map(ToString::to_string).collect();
+                    let expected = format!("(samples, {}, channels)", points.join(", "));
+                    Err(Error::Shape { what: name.into(), expected, found: found.to_vec() })
+                }
             }
+        };
+        let (of_inputs, of_targets) =
+            (described("inputs", "input", &inputs)?, described("targets", "target", &targets)?);
+        if of_inputs.samples != of_targets.samples {
+            let expected = format!("{} samples, as inputs have", of_inputs.samples);
+            return Err(Error::Shape { what: "targets".into(), expected, found: targets.shape });
         }
-        Ok(Self { meta: Some(Arc::new(meta)), ..Self::new(inputs, targets)? })
-    }
-
-    /// From arrays (samples, points…, channels) on one grid of one or two axes.
-    pub fn from_arrays(inputs: Array, targets: Array, kind: GridKind) -> Result<Self> {
-        Self::new(Field::from_array("inputs", inputs, kind)?, Field::from_array("targets", targets, kind)?)
-    }
-
-    /// Both fields have one grid and as many samples.
-    fn new(inputs: Field, targets: Field) -> Result<Self> {
-        if (inputs.samples(), inputs.grid()) != (targets.samples(), targets.grid()) {
-            let mut expected = vec![inputs.samples()];
-            expected.extend(&inputs.grid().points);
-            let mut found = vec![targets.samples()];
-            found.extend(targets.shape());
-            let expected = format!("{expected:?} and channels, as inputs have");
-            return Err(Error::Shape { what: targets.name(), expected, found });
-        }
-        Ok(Self { inputs, targets, meta: None, normalizer: None, noise: None })
+        Ok(Self {
+            inputs: Values::from_array(inputs, of_inputs)?,
+            targets: Values::from_array(targets, of_targets)?,
+            places: [None, None],
+            others: Vec::new(),
+            meta: None,
+            normalizer: None,
+            noise: None,
+        })
     }
 
     /// What the folder says about itself, before any view; `None` of arrays in memory.
@@ -88,13 +153,13 @@ impl Dataset {
         self.meta.as_deref()
     }
 
-    /// Reads both files through and compares their checksums with those on record. Arrays in memory have none.
+    /// Reads all files through and compares their checksums with those on record. Arrays in memory have none.
     pub fn verify(&self) -> Result<()> {
         let Some(meta) = &self.meta else { return Ok(()) };
-        // The inverse problem has exchanged the two.
-        for field in [&self.inputs, &self.targets] {
-            let expected = if field.is_inputs() { &meta.checksums.inputs } else { &meta.checksums.targets };
-            if let Some(source) = field.source() {
+        let arrays = [&self.inputs, &self.targets].into_iter().filter_map(Values::source);
+        for source in arrays.chain(&self.others) {
+            let name = source.path().file_name().unwrap_or_default().to_string_lossy();
+            if let Some(expected) = meta.checksums.get(&*name) {
                 folder::verify(source, expected)?;
             }
         }
@@ -111,41 +176,81 @@ impl Dataset {
         self.len() == 0
     }
 
-    /// The grid of the inputs.
-    pub fn grid(&self) -> Grid {
-        self.inputs.grid()
+    /// Where inputs lie.
+    pub fn domain(&self) -> Domain {
+        self.inputs.domain()
     }
 
-    /// The grid of the targets: that of the inputs but for the [`inverse`](Self::inverse) problem.
-    pub fn target_grid(&self) -> Grid {
-        self.targets.grid()
+    /// Where targets lie.
+    pub fn target_domain(&self) -> Domain {
+        self.targets.domain()
     }
 
-    /// (points…, channels) of an input.
+    /// The grid of the inputs; an error if they lie at points.
+    pub fn grid(&self) -> Result<Grid> {
+        of_grid(&self.inputs)
+    }
+
+    /// The grid of the targets; an error if they lie at points.
+    pub fn target_grid(&self) -> Result<Grid> {
+        of_grid(&self.targets)
+    }
+
+    /// Names of the channels of an input.
+    pub fn input_channels(&self) -> &[String] {
+        self.inputs.channels()
+    }
+
+    /// Names of the channels of a target.
+    pub fn target_channels(&self) -> &[String] {
+        self.targets.channels()
+    }
+
+    /// (points…, channels) of an input, of the first one where they differ.
     pub fn input_shape(&self) -> Vec<usize> {
-        self.inputs.shape()
+        self.inputs.shape(0)
     }
 
-    /// (points…, channels) of a target.
+    /// (\[times,\] points…, channels) of a target, of the first one where they differ.
     pub fn target_shape(&self) -> Vec<usize> {
-        self.targets.shape()
+        self.targets.shape(0)
+    }
+
+    /// Times of a target, where it has several.
+    pub fn times(&self) -> Option<usize> {
+        self.targets.times()
+    }
+
+    /// The points of an input; `None` on a grid.
+    pub fn input_points(&self, index: usize) -> Result<Option<PointSet>> {
+        self.places[0].as_ref().map(|places| places.of(index)).transpose()
+    }
+
+    /// The points of a target; `None` on a grid.
+    pub fn target_points(&self, index: usize) -> Result<Option<PointSet>> {
+        self.places[1].as_ref().map(|places| places.of(index)).transpose()
     }
 
     /// Sample `index`.
     pub fn sample(&self, index: usize) -> Result<Pair> {
-        let mut pair = self.batch(&[index])?;
-        pair.input.shape.remove(0);
-        pair.target.shape.remove(0);
+        let mut pair = Pair { input: Array::default(), target: Array::default() };
+        self.read_input(index, &mut pair.input.values)?;
+        self.targets.read(index, &mut pair.target.values)?;
+        (pair.input.shape, pair.target.shape) = (self.inputs.shape(index), self.targets.shape(index));
         Ok(pair)
     }
 
-    /// Several samples, (batch, points…, channels).
+    /// Several samples of one shape, (batch, points…, channels).
     pub fn batch(&self, indices: &[usize]) -> Result<Pair> {
-        let empty = |field: &Field| {
-            let shape: Vec<usize> = [vec![indices.len()], field.shape()].concat();
-            Array { values: Vec::with_capacity(shape.iter().product()), shape }
+        let empty = |values: &Values| {
+            if !values.is_even() {
+                let why = "samples have different numbers of points; take them one by one";
+                return Err(Error::setting(format!("{} samples at once", indices.len()), why));
+            }
+            let shape: Vec<usize> = [vec![indices.len()], values.shape(0)].concat();
+            Ok(Array { values: Vec::with_capacity(shape.iter().product()), shape })
         };
-        let mut pair = Pair { input: empty(&self.inputs), target: empty(&self.targets) };
+        let mut pair = Pair { input: empty(&self.inputs)?, target: empty(&self.targets)? };
         for index in indices {
             self.read_input(*index, &mut pair.input.values)?;
             self.targets.read(*index, &mut pair.target.values)?;
@@ -153,16 +258,28 @@ impl Dataset {
         Ok(pair)
     }
 
-    /// The same samples on every `stride`-th point of every axis. Both axes of the coarse grid must end as those of the fine one
-    /// do: `stride` divides n points of a periodic axis and n − 1 of one with vertices.
+    /// The same samples on every `stride`-th point of every axis. The coarse grid must end as the fine one does: `stride` divides the
+    /// intervals of every axis. Inputs and targets lie on one grid.
     pub fn subsample(mut self, stride: usize) -> Result<Self> {
+        if stride == 1 {
+            return Ok(self);
+        }
+        let grid = self.grid()?;
+        let what = || format!("subsampling by {stride}");
         if self.normalizer.is_some() || self.targets.is_pooled() {
             return Err(Error::setting(
-                format!("subsampling by {stride}"),
+                what(),
                 "it comes before normalisation and before the inverse problem",
             ));
         }
-        check_subsample(&self.grid(), |s| s == stride, || format!("every {stride}th point"))?;
+        if self.target_grid()? != grid {
+            return Err(Error::setting(what(), "inputs and targets lie on different grids"));
+        }
+        if !grid.strides().contains(&stride) {
+            let works: Vec<_> = grid.sizes().iter().map(ToString::to_string).collect();
+            let asked = format!("every {stride}th point");
+            return Err(Error::Subsample { grid: grid.to_string(), asked, works: works.join(", ") });
+        }
         self.inputs.subsample(stride);
         self.targets.subsample(stride);
         Ok(self)
@@ -170,66 +287,57 @@ impl Dataset {
 
     /// [`subsample`](Self::subsample) so that the first axis has `points` points.
     pub fn subsample_to(self, points: usize) -> Result<Self> {
-        let grid = self.grid();
-        let reaches = |s: usize| grid.points.first().is_some_and(|n| n.div_ceil(s) == points);
-        let stride = check_subsample(&grid, reaches, || format!("{points} points"))?;
+        let stride = self.grid()?.stride_to(points)?;
         self.subsample(stride)
     }
 
-    /// The points of the first axis that [`subsample_to`](Self::subsample_to) can reach, most first.
-    pub fn sizes(&self) -> Vec<usize> {
-        let grid = self.grid();
-        let points = grid.points.first().copied().unwrap_or(0);
-        strides(&grid).into_iter().map(|s| points.div_ceil(s)).collect()
-    }
-
-    /// The inverse problem on a square: from the solution to the coefficient on a grid of `coarse` points a side.
+    /// The inverse problem: from targets to inputs.
     ///
-    /// Solutions are taken at points as before; coefficients are averaged, first over the points that subsampling leaves out, then to
-    /// the coarse grid ([`inverse::pool`]). A dataset that is already subsampled stays so.
-    pub fn inverse(self, coarse: usize) -> Result<Self> {
-        let grid = self.grid();
-        let setting = || format!("inverse problem on {coarse} points a side");
-        let [rows, columns] = grid.points[..] else {
-            return Err(Error::setting(
-                setting(),
-                format!("the grid has {} axes and not 2", grid.points.len()),
-            ));
+    /// On a square, inputs of one channel come on a grid of `points` points a side: targets are taken at points as before; inputs are averaged,
+    /// first over the points that subsampling leaves out, then to that grid ([`inverse::pool`]). A dataset that is already subsampled
+    /// stays so. Everywhere else inputs and targets change places as they are.
+    pub fn inverse(self, points: Option<usize>) -> Result<Self> {
+        let setting = || match points {
+            Some(points) => format!("inverse problem on {points} points a side"),
+            None => "inverse problem".to_string(),
         };
-        if rows != columns
-            || self.inputs.channels() != 1
-            || self.normalizer.is_some()
-            || self.targets.is_pooled()
-        {
-            return Err(Error::setting(
-                setting(),
-                "it needs a square grid, inputs of one channel, and to come before normalisation",
-            ));
+        if self.normalizer.is_some() || self.targets.is_pooled() {
+            return Err(Error::setting(setting(), "it comes before normalisation, and once"));
         }
-        let Some(window) = (1..=rows).find(|w| inverse::pooled_len(rows, *w) == coarse) else {
-            let mut works: Vec<_> = (1..=rows).map(|w| inverse::pooled_len(rows, w).to_string()).collect();
+        if self.times().is_some() {
+            return Err(Error::setting(setting(), "targets at several times cannot be inputs"));
+        }
+        let swap = |dataset: Self| {
+            let [inputs, targets] = dataset.places;
+            Self { inputs: dataset.targets, targets: dataset.inputs, places: [targets, inputs], ..dataset }
+        };
+        let grid = self.grid()?;
+        let side = match grid.points()[..] {
+            [rows, columns] if rows == columns && self.inputs.channels().len() == 1 => rows,
+            _ if points.is_none_or(|points| points == grid.axes[0].points) => return Ok(swap(self)),
+            _ => {
+                let why = "averages need a square grid and inputs of one channel";
+                return Err(Error::setting(setting(), why));
+            }
+        };
+        let coarse = points.unwrap_or(side);
+        let Some(window) = (1..=side).find(|w| inverse::pooled_len(side, *w) == coarse) else {
+            let mut works: Vec<_> = (1..=side).map(|w| inverse::pooled_len(side, w).to_string()).collect();
             works.dedup();
             return Err(Error::Subsample {
-                kind: "pooled",
-                points: rows,
-                asked: format!("{coarse} points"),
+                grid: grid.to_string(),
+                asked: format!("averages at {coarse} points a side"),
                 works: works.join(", "),
             });
         };
-        let (solutions, mut coefficients) = (self.targets, self.inputs);
-        coefficients.pool(window);
-        Ok(Self { inputs: solutions, targets: coefficients, ..self })
+        let mut swapped = swap(self);
+        swapped.targets.pool(window);
+        Ok(swapped)
     }
 
     /// Inputs come normalised.
     pub fn normalized(mut self, normalizer: Normalizer) -> Result<Self> {
-        if normalizer.mean.shape != self.input_shape() {
-            return Err(Error::Shape {
-                what: "normaliser of the inputs".into(),
-                expected: format!("{:?}, that of an input", self.input_shape()),
-                found: normalizer.mean.shape,
-            });
-        }
+        normalizer.check_shape(&self.input_shape())?;
         self.normalizer = Some(Arc::new(normalizer));
         Ok(self)
     }
@@ -242,13 +350,13 @@ impl Dataset {
     }
 
     /// A normaliser of the inputs of these samples, as they are without normalisation and noise.
-    pub fn fit_inputs(&self, indices: &[usize]) -> Result<Normalizer> {
-        fit(&self.inputs, indices)
+    pub fn fit_inputs(&self, indices: &[usize], statistics: Statistics) -> Result<Normalizer> {
+        fit(&self.inputs, indices, statistics)
     }
 
     /// A normaliser of the targets of these samples.
-    pub fn fit_targets(&self, indices: &[usize]) -> Result<Normalizer> {
-        fit(&self.targets, indices)
+    pub fn fit_targets(&self, indices: &[usize], statistics: Statistics) -> Result<Normalizer> {
+        fit(&self.targets, indices, statistics)
     }
 
     /// Range, mean and values that are no numbers, of inputs and of targets, without normalisation and noise.
@@ -256,13 +364,32 @@ impl Dataset {
         Ok([summary(&self.inputs)?.0, summary(&self.targets)?.0])
     }
 
+    /// Whether all targets are zero on the boundary of their grid. A grid that is periodic along all axes has none, and the answer is no.
+    pub fn is_zero_on_boundary(&self) -> Result<bool> {
+        let Ok(grid) = self.target_grid() else { return Ok(false) };
+        if grid.axes.iter().all(|axis| axis.periodic) || self.times().is_some() {
+            return Ok(false);
+        }
+        let (ring, channels) = (boundary(&grid), self.target_channels().len());
+        let mut sample = Vec::new();
+        for index in 0..self.len() {
+            sample.clear();
+            self.targets.read(index, &mut sample)?;
+            let on_ring = sample.chunks_exact(channels).zip(&ring).filter(|(_, on_ring)| **on_ring);
+            if on_ring.flat_map(|(point, _)| point).any(|value| *value != 0.0) {
+                return Ok(false);
+            }
+        }
+        Ok(!self.is_empty())
+    }
+
     /// An error if any value is not finite: nothing can be learned from such a dataset.
     pub fn check_finite(&self) -> Result<()> {
-        for field in [&self.inputs, &self.targets] {
-            let (summary, first) = summary(field)?;
+        for values in [&self.inputs, &self.targets] {
+            let (summary, first) = summary(values)?;
             if let Some(sample) = first {
                 let Summary { nan, infinite, .. } = summary;
-                return Err(Error::NotFinite { what: field.name(), nan, infinite, sample });
+                return Err(Error::NotFinite { what: values.name(), nan, infinite, sample });
             }
         }
         Ok(())
@@ -289,25 +416,54 @@ impl Dataset {
     }
 }
 
+/// Which points of a grid lie at an end of a closed axis, in the order of the points.
+pub fn boundary(grid: &Grid) -> Vec<bool> {
+    (0..grid.len())
+        .map(|point| {
+            let mut rest = point;
+            grid.axes.iter().rev().any(|axis| {
+                let along = rest % axis.points;
+                rest /= axis.points;
+                !axis.periodic && (along == 0 || along + 1 == axis.points)
+            })
+        })
+        .collect()
+}
+
+fn of_grid(values: &Values) -> Result<Grid> {
+    match values.domain() {
+        Domain::Grid(grid) => Ok(grid),
+        Domain::Points(_) => {
+            let why = "expected a grid, found points; no network of this version takes points";
+            Err(Error::setting(values.name(), why))
+        }
+    }
+}
+
 /// In the order of `indices`, one sample in memory at a time.
-fn fit(field: &Field, indices: &[usize]) -> Result<Normalizer> {
-    let mut fit = Fit::new(&field.shape());
+fn fit(values: &Values, indices: &[usize], statistics: Statistics) -> Result<Normalizer> {
+    let shape = match statistics {
+        Statistics::Point => values.shape(0),
+        Statistics::Channel => vec![values.channels().len()],
+    };
+    let len: usize = shape.iter().product();
+    let mut fit = Fit::new(&shape);
     let mut sample = Vec::new();
     for index in indices {
         sample.clear();
-        field.read(*index, &mut sample)?;
-        fit.add(&sample)?;
+        values.read(*index, &mut sample)?;
+        sample.chunks_exact(len.max(1)).try_for_each(|values| fit.add(values))?;
     }
     fit.finish()
 }
 
-/// The summary of a field and the first sample with a value that is not finite.
-fn summary(field: &Field) -> Result<(Summary, Option<usize>)> {
+/// The summary of an array and the first sample with a value that is not finite.
+fn summary(values: &Values) -> Result<(Summary, Option<usize>)> {
     let (mut summary, mut first) = (Summary::default(), None);
     let mut sample = Vec::new();
-    for index in 0..field.samples() {
+    for index in 0..values.samples() {
         sample.clear();
-        field.read(index, &mut sample)?;
+        values.read(index, &mut sample)?;
         summary.add(&sample);
         if first.is_none() && summary.nan + summary.infinite > 0 {
             first = Some(index);

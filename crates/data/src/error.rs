@@ -1,8 +1,9 @@
-//! What can be wrong with the files, arrays and settings a caller hands in.
+//! What can be wrong with the files, arrays, settings and equations a caller hands in.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-/// A file, an array or a setting that does not fit.
+/// A file, an array, a setting or an equation that does not fit.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -66,6 +67,29 @@ pub enum Error {
         /// What the decoder found.
         source: Box<zip::result::ZipError>,
     },
+    /// A file of PyTorch cannot be read.
+    #[error(transparent)]
+    Torch(#[from] crate::io::torch::Error),
+    /// A compressed variable is larger than its file makes likely.
+    #[error(
+        "{}: variable `{variable}`: {bytes} bytes out of a file of {file}; more than 64 MB and more than {factor} times the file is \
+         taken only from a file that is trusted: then allow a factor of {needed} (--expand {needed})",
+        path.display()
+    )]
+    Expansion {
+        /// The file.
+        path: PathBuf,
+        /// The variable.
+        variable: String,
+        /// Bytes it would have.
+        bytes: u64,
+        /// Bytes of the file.
+        file: u64,
+        /// The factor that is allowed.
+        factor: u64,
+        /// The factor it would need.
+        needed: u64,
+    },
     /// The bytes of a file are not those its checksum was computed from.
     #[error("{}: expected checksum {expected}, found {found}: the file was changed or damaged", path.display())]
     Checksum {
@@ -87,12 +111,10 @@ pub enum Error {
         found: Vec<usize>,
     },
     /// A grid has no sub-grid of the kind asked for.
-    #[error("a {kind} grid of {points} points cannot be subsampled to {asked}; sizes that work: {works}")]
+    #[error("a grid of {grid} cannot be subsampled to {asked}; sizes that work: {works}")]
     Subsample {
-        /// `periodic` or `vertices`.
-        kind: &'static str,
-        /// Points along an axis.
-        points: usize,
+        /// The grid in words.
+        grid: String,
         /// What was asked for.
         asked: String,
         /// Sizes that work, largest first.
@@ -120,6 +142,115 @@ pub enum Error {
         /// The rule it breaks.
         why: String,
     },
+    /// A folder that is to be written is there already.
+    #[error("{} exists already", path.display())]
+    Exists {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A half-written dataset belongs to other settings.
+    #[error(
+        "{} was begun with another {what}: expected {expected}, found {found}; finish it as it was begun, or delete it",
+        path.display()
+    )]
+    Begun {
+        /// The half-written folder.
+        path: PathBuf,
+        /// What differs.
+        what: &'static str,
+        /// What was asked for now.
+        expected: String,
+        /// What the folder was begun with.
+        found: String,
+    },
+    /// A half-written dataset does not hold what its record says.
+    #[error("{} is damaged: {reason}; delete the folder to begin again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The caller asked to stop; what is done is kept.
+    #[error("stopped after {complete} of {samples} samples; the same call goes on from there")]
+    Stopped {
+        /// Samples written.
+        complete: u32,
+        /// Samples asked for.
+        samples: u32,
+    },
+    /// A sample could not be made.
+    #[error("sample {index} of seed {seed}")]
+    Sample {
+        /// The sample.
+        index: u32,
+        /// The seed of the dataset.
+        seed: u64,
+        /// What went wrong.
+        source: Box<Error>,
+    },
+    /// An argument of a solver is out of range.
+    #[error("{what}: expected {expected}, found {found}")]
+    Invalid {
+        /// The argument.
+        what: &'static str,
+        /// What it may be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// A spectrum did not fit the greatest grid allowed.
+    #[error(
+        "Burgers' equation with viscosity {viscosity} is not resolved by {points} points, the most allowed"
+    )]
+    Unresolved {
+        /// Points of that grid.
+        points: usize,
+        /// The viscosity.
+        viscosity: f64,
+    },
+    /// Time steps shrank to nothing.
+    #[error("Burgers' equation with viscosity {viscosity}: no time step is short enough at time {time}")]
+    Step {
+        /// Where the march stopped.
+        time: f64,
+        /// The viscosity.
+        viscosity: f64,
+    },
+    /// Cole and Hopf's transform lost the digits of its result.
+    #[error(
+        "Cole and Hopf's form with viscosity {viscosity} cancels: the transform falls to {smallest:e} of its maximum"
+    )]
+    Cancellation {
+        /// The viscosity.
+        viscosity: f64,
+        /// The smallest value of the transform, relative to its greatest initial one.
+        smallest: f64,
+    },
+    /// Conjugate gradients ran into the limit of iterations.
+    #[error(
+        "Darcy's equation: relative residual {residual:e} after {iterations} iterations, expected at most {tolerance:e}"
+    )]
+    NotConverged {
+        /// Iterations allowed.
+        iterations: usize,
+        /// The relative residual reached.
+        residual: f64,
+        /// The relative residual asked for.
+        tolerance: f64,
+    },
+    /// Inverse iteration ran into the limit of iterations, or into vectors that roundings made dependent.
+    #[error(
+        "eigenfunctions: relative residual {residual:e} after at most {iterations} iterations, expected at most {tolerance:e}"
+    )]
+    NoEigenfunctions {
+        /// Iterations allowed.
+        iterations: usize,
+        /// The relative residual reached.
+        residual: f64,
+        /// The relative residual asked for.
+        tolerance: f64,
+    },
 }
 
 /// The result of everything that takes files or settings from outside.
@@ -144,6 +275,11 @@ impl Error {
             expected: expected.into(),
             found: found.into(),
         }
+    }
+
+    /// An [`Error::Invalid`].
+    pub(crate) fn invalid(what: &'static str, expected: impl Display, found: impl Display) -> Self {
+        Error::Invalid { what, expected: expected.to_string(), found: found.to_string() }
     }
 
     /// An [`Error::Setting`].

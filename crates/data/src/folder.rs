@@ -1,4 +1,16 @@
-//! The files of a dataset folder: `inputs.npy`, `targets.npy` and `meta.toml`.
+//! The files of a dataset folder.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `meta.toml` | [`Meta`] |
+//! | `inputs.npy` | (samples, points…, channels); ragged points: (all points, channels) |
+//! | `targets.npy` | (samples, \[times,\] points…, channels); ragged points: (all points, channels) |
+//! | `offsets.npy` | (samples + 1), of ragged points: where those of a sample begin |
+//! | `points.npy` | (n, dimension), (samples, n, dimension) or, ragged, (all points, dimension) |
+//! | `weights.npy` | (n), (samples, n) or, ragged, (all points) |
+//! | `cells.npy` | (cells, corners), shared by all samples; ragged: of all samples, with `cell_offsets.npy` (samples + 1) |
+//!
+//! Of targets at other points than the inputs, names begin with `target_`.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,18 +21,42 @@ use crate::meta::Meta;
 
 /// Name of the description.
 pub(crate) const META: &str = "meta.toml";
+/// Names of the two arrays.
+pub(crate) const INPUTS: &str = "inputs.npy";
+pub(crate) const TARGETS: &str = "targets.npy";
+
+/// Which of the two domains of a folder: its points have files of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Inputs,
+    Targets,
+}
+
+impl Side {
+    /// The file of what is called `name`, e.g. `points`.
+    pub(crate) fn file(self, name: &str) -> String {
+        match self {
+            Side::Inputs => format!("{name}.npy"),
+            Side::Targets => format!("target_{name}.npy"),
+        }
+    }
+}
 
 pub(crate) fn inputs_path(folder: &Path) -> PathBuf {
-    folder.join("inputs.npy")
+    folder.join(INPUTS)
 }
 
 pub(crate) fn targets_path(folder: &Path) -> PathBuf {
-    folder.join("targets.npy")
+    folder.join(TARGETS)
 }
 
 /// The description of a folder.
 pub(crate) fn read_meta(folder: &Path) -> Result<Meta> {
     let path = folder.join(META);
+    if !path.exists() {
+        let found = if folder.is_dir() { "none" } else { "no folder" };
+        return Err(Error::content(folder, META, "the description of a dataset", found));
+    }
     let source = Source::open(&path)?;
     if source.len() > LONGEST {
         let found = format!("{} bytes", source.len());
@@ -29,7 +65,7 @@ pub(crate) fn read_meta(folder: &Path) -> Result<Meta> {
     let text = source.read_vec(0, source.len(), "file")?;
     let wrong = |found: String| Error::content(&path, "file", "the description of a dataset", found);
     let text = String::from_utf8(text).map_err(|error| wrong(error.to_string()))?;
-    toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().into()))
+    Meta::parse(&text).map_err(wrong)
 }
 
 /// Writes the description, complete or not at all.
@@ -38,7 +74,7 @@ pub(crate) fn write_meta(meta: &Meta, folder: &Path) -> Result<()> {
     write_whole(folder.join(META), text.as_bytes())
 }
 
-/// A checksum as [`Checksums`](crate::meta::Checksums) spells it.
+/// A checksum as [`Meta::checksums`] spells it.
 pub(crate) fn checksum_text(hasher: crc32fast::Hasher) -> String {
     format!("{:08x}", hasher.finalize())
 }

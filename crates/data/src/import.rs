@@ -8,12 +8,12 @@ use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use crate::domain::Grid;
 use crate::error::{Error, Result};
-use crate::field::{Field, check_subsample};
-use crate::folder;
-use crate::grid::{Grid, GridKind};
+use crate::folder::{self, INPUTS, TARGETS};
 use crate::io::{self, File, Kind, npy};
-use crate::meta::{Checksums, Imported, Meta, Origin};
+use crate::meta::{FORMAT, Meta, channel_names};
+use crate::values::{Description, Values};
 
 /// What to take from which files.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +28,8 @@ pub struct Import {
     pub problem: Option<Known>,
     /// Every so many points are taken; 0 counts as 1.
     pub subsample: usize,
+    /// How far compressed variables may grow.
+    pub limits: io::Limits,
 }
 
 impl Import {
@@ -74,12 +76,9 @@ pub enum Known {
 }
 
 impl Known {
-    /// Where the points of its grid lie.
-    pub fn grid_kind(self) -> GridKind {
-        match self {
-            Known::Burgers => GridKind::Periodic,
-            Known::Darcy => GridKind::Vertices,
-        }
+    /// Whether its grid is periodic.
+    pub fn periodic(self) -> bool {
+        self == Known::Burgers
     }
 
     /// Axes of its grid.
@@ -131,7 +130,8 @@ struct Part {
 impl Plan {
     /// Checks that everything fits before any value is read.
     fn new(import: &Import) -> Result<Self> {
-        let files = import.files.iter().map(io::open).collect::<Result<Vec<_>>>()?;
+        let files =
+            import.files.iter().map(|file| io::open_with(file, import.limits)).collect::<Result<Vec<_>>>()?;
         let Some(first) = files.first() else {
             return Err(Error::setting("import", "no file was named"));
         };
@@ -155,30 +155,37 @@ impl Plan {
             return Err(Error::Shape { what, expected, found: target_shape });
         }
         let subsample = import.subsample.max(1);
-        let fine = Grid::new(problem.grid_kind(), &input_shape[1..=problem.axes()]);
-        check_subsample(&fine, |s| s == subsample, || format!("every {subsample}th point"))?;
-        let points: Vec<_> = fine.points.iter().map(|n| n.div_ceil(subsample)).collect();
-        let grid = Grid::new(problem.grid_kind(), &points);
+        let grid = Grid::unit(&input_shape[1..=problem.axes()], problem.periodic());
+        if !grid.strides().contains(&subsample) {
+            let works: Vec<_> = grid.sizes().iter().map(ToString::to_string).collect();
+            let asked = format!("every {subsample}th point");
+            return Err(Error::Subsample { grid: grid.to_string(), asked, works: works.join(", ") });
+        }
         Ok(Self { files, problem, grid, samples: input_shape[0], inputs, targets, subsample })
     }
 
     /// Both arrays and their description, into a folder of this name.
     fn write(&self, path: &Path) -> Result<Meta> {
         fs::create_dir_all(path).map_err(Error::io(path))?;
-        let checksums = Checksums {
-            inputs: self.write_array(&self.inputs, &folder::inputs_path(path))?,
-            targets: self.write_array(&self.targets, &folder::targets_path(path))?,
-        };
+        let checksums = [
+            (INPUTS.to_string(), self.write_array(&self.inputs, &folder::inputs_path(path))?),
+            (TARGETS.to_string(), self.write_array(&self.targets, &folder::targets_path(path))?),
+        ];
         let name = |file: &File| file.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let meta = Meta {
+            format: FORMAT,
             samples: self.samples,
-            input_channels: self.inputs.channels,
-            target_channels: self.targets.channels,
-            seed: None,
             version: env!("CARGO_PKG_VERSION").into(),
-            checksums,
-            grid: self.grid.clone(),
-            problem: Origin::Imported(Imported { files: self.files.iter().map(name).collect() }),
+            seed: None,
+            inputs: channel_names(&self.inputs.variable, self.inputs.channels),
+            targets: channel_names(&self.targets.variable, self.targets.channels),
+            files: self.files.iter().map(name).collect(),
+            split: None,
+            checksums: checksums.into(),
+            domain: self.grid.every(self.subsample).into(),
+            target_domain: None,
+            time: None,
+            problem: None,
         };
         folder::write_meta(&meta, path)?;
         Ok(meta)
@@ -192,19 +199,28 @@ impl Plan {
             hasher.update(bytes);
             output.write_all(bytes).map_err(Error::io(path))
         };
-        write(&npy::header(&[&[self.samples], &self.grid.points[..], &[part.channels]].concat()))?;
+        let points = self.grid.every(self.subsample).points();
+        write(&npy::header(&[&[self.samples], &points[..], &[part.channels]].concat()))?;
         let (mut sample, mut bytes) = (Vec::new(), Vec::new());
         for file in part.files.iter().map(|at| &self.files[*at]) {
             let mut array = file.read(&part.variable)?;
             if array.shape.len() == self.problem.axes() + 1 {
                 array.shape.push(1);
             }
-            let mut field = Field::from_array("variable", array, self.grid.kind)?;
-            field.subsample(self.subsample);
-            for index in 0..field.samples() {
+            let description = Description {
+                name: "variable",
+                samples: array.shape[0],
+                times: None,
+                domain: self.grid.clone().into(),
+                channels: channel_names(&part.variable, part.channels),
+                offsets: None,
+            };
+            let mut values = Values::from_array(array, description)?;
+            values.subsample(self.subsample);
+            for index in 0..values.samples() {
                 sample.clear();
                 bytes.clear();
-                field.read(index, &mut sample)?;
+                values.read(index, &mut sample)?;
                 bytes.extend(sample.iter().flat_map(|value| value.to_le_bytes()));
                 write(&bytes)?;
             }

@@ -1,4 +1,4 @@
-//! The pointwise Gaussian normaliser: mean and deviation over samples at every point of the grid.
+//! Normalisers: mean and deviation over samples, at every point of the grid or over all points.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,9 +13,9 @@ use crate::io;
 /// (x − mean)/(deviation + ε) and back, at every value of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Normalizer {
-    /// Mean over samples, of the shape of a sample.
+    /// Mean over samples, of the shape of a sample (points…, channels), or over samples and points, (channels).
     pub mean: Array,
-    /// Population deviation over samples, of the same shape.
+    /// Population deviation, of the same shape.
     pub deviation: Array,
 }
 
@@ -26,7 +26,7 @@ impl Normalizer {
     /// From mean and deviation of one shape.
     pub fn new(mean: Array, deviation: Array) -> Result<Self> {
         let sound = |array: &Array| array.shape.iter().product::<usize>() == array.values.len();
-        if deviation.shape != mean.shape || !sound(&mean) || !sound(&deviation) {
+        if deviation.shape != mean.shape || mean.values.is_empty() || !sound(&mean) || !sound(&deviation) {
             return Err(Error::Shape {
                 what: "deviation of a normaliser".into(),
                 expected: format!("{:?}, that of the mean", mean.shape),
@@ -65,17 +65,38 @@ impl Normalizer {
         Self::new(file.read("mean")?, file.read("std")?)
     }
 
+    /// `Ok` if it takes samples of this shape (points…, channels).
+    pub(crate) fn check_shape(&self, sample: &[usize]) -> Result<()> {
+        if self.mean.shape == sample || (self.is_by_channel() && self.mean.shape.last() == sample.last()) {
+            return Ok(());
+        }
+        Err(Error::Shape {
+            what: "normaliser of the inputs".into(),
+            expected: format!("{sample:?}, that of an input"),
+            found: self.mean.shape.clone(),
+        })
+    }
+
+    /// Whether it has one mean and one deviation per channel.
+    pub fn is_by_channel(&self) -> bool {
+        self.mean.shape.len() == 1
+    }
+
     fn each(&self, sample: &mut [f32], f: impl Fn(f32, f32, f32) -> f32) -> Result<()> {
-        if sample.len() != self.mean.values.len() {
+        let len = self.mean.values.len();
+        let fits = if self.is_by_channel() { sample.len().is_multiple_of(len) } else { sample.len() == len };
+        if !fits {
             return Err(Error::Shape {
                 what: "sample for a normaliser".into(),
                 expected: format!("{:?}", self.mean.shape),
                 found: vec![sample.len()],
             });
         }
-        let statistics = self.mean.values.iter().zip(&self.deviation.values);
-        for (x, (mean, deviation)) in sample.iter_mut().zip(statistics) {
-            *x = f(*x, *mean, deviation + Self::EPS);
+        for part in sample.chunks_exact_mut(len) {
+            let statistics = self.mean.values.iter().zip(&self.deviation.values);
+            for (x, (mean, deviation)) in part.iter_mut().zip(statistics) {
+                *x = f(*x, *mean, deviation + Self::EPS);
+            }
         }
         Ok(())
     }

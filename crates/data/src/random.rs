@@ -6,7 +6,7 @@
 //!
 //! Logarithms, sines and cosines are `libm`'s and not the platform's: the numbers have the same bits on any machine.
 
-use galerkin_kernels::dropout::philox;
+use galerkin_kernels::random::philox;
 
 /// What a stream is drawn for; streams of different purposes are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::random::{Purpose, Stream};
+use serde::{Deserialize, Serialize};
 
 /// Samples by what they are for, each list ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +15,94 @@ pub struct Split {
     pub test: Vec<usize>,
 }
 
+/// Which samples a dataset means for what: half-open ranges of indices, some of them perhaps empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parts {
+    /// To fit weights and normalisers.
+    pub train: [usize; 2],
+    /// To choose between epochs and settings; drawn from `train` where it is empty.
+    #[serde(default)]
+    pub validation: [usize; 2],
+    /// To report; taken from the end of `train` where it is empty.
+    #[serde(default)]
+    pub test: [usize; 2],
+}
+
+impl Parts {
+    /// How many samples are to train, to validate and to test, if nobody says otherwise: the parts that were given, and a tenth of the training
+    /// samples for each of the others.
+    pub fn counts(&self) -> [usize; 3] {
+        let [mut train, mut validation, mut test] = [self.train, self.validation, self.test].map(length);
+        let tenth = train / 10;
+        for part in [&mut validation, &mut test] {
+            if *part == 0 {
+                *part = tenth;
+                train -= tenth;
+            }
+        }
+        [train, validation, test]
+    }
+
+    pub(crate) fn check(&self, samples: usize) -> Result<()> {
+        let mut parts = [self.train, self.validation, self.test];
+        parts.sort_unstable();
+        let ordered = parts.iter().all(|[start, end]| start <= end && *end <= samples);
+        let filled: Vec<_> = parts.into_iter().filter(|part| length(*part) > 0).collect();
+        match ordered && filled.windows(2).all(|pair| pair[0][1] <= pair[1][0]) {
+            true => Ok(()),
+            false => Err(Error::setting(
+                format!("split {parts:?} of {samples} samples"),
+                "parts are ranges [first, end] of the samples, and no two share one",
+            )),
+        }
+    }
+}
+
+fn length([start, end]: [usize; 2]) -> usize {
+    end.saturating_sub(start)
+}
+
 impl Split {
+    /// Like [`new`](Self::new), each from its own part of the dataset. Validation samples are drawn from the training part if they have none of
+    /// their own, and test samples are the last of it.
+    pub fn within(parts: &Parts, counts: [usize; 3], seed: u64) -> Result<Self> {
+        let [train, validation, test] = counts;
+        let own = [parts.train, parts.validation, parts.test].map(|part| length(part) > 0);
+        let mut pool: Vec<usize> = (parts.train[0]..parts.train[1]).collect();
+        let short = |what: &str, asked: usize, len: usize| {
+            Error::setting(format!("{asked} {what} samples"), format!("the dataset means {len} for that"))
+        };
+        let test = match own[2] {
+            true if test > length(parts.test) => return Err(short("test", test, length(parts.test))),
+            true => (parts.test[1] - test..parts.test[1]).collect(),
+            false if test > pool.len() => return Err(short("test", test, pool.len())),
+            false => pool.split_off(pool.len() - test),
+        };
+        let draw = |from: &[usize], index: u32, count: usize| {
+            let order = Stream { seed, purpose: Purpose::Split, index }.permutation(from.len());
+            order.into_iter().take(count).map(|at| from[at]).collect::<Vec<_>>()
+        };
+        let mut validation = if own[1] {
+            if validation > length(parts.validation) {
+                return Err(short("validation", validation, length(parts.validation)));
+            }
+            let from: Vec<usize> = (parts.validation[0]..parts.validation[1]).collect();
+            draw(&from, 1, validation)
+        } else {
+            let drawn = draw(&pool, 1, validation);
+            pool.retain(|index| !drawn.contains(index));
+            drawn
+        };
+        if train > pool.len() {
+            return Err(short("training", train, pool.len()));
+        }
+        let mut train = draw(&pool, 0, train);
+        train.sort_unstable();
+        validation.sort_unstable();
+        Ok(Self { train, validation, test })
+    }
+
     /// `test` are the last samples, whatever the seed, so that runs with different seeds are tested on the same; `train` and `validation`
     /// are drawn from the others by the seed. What is left over is not used.
     pub fn new(len: usize, train: usize, validation: usize, test: usize, seed: u64) -> Result<Self> {
@@ -76,6 +164,30 @@ mod tests {
         let error = Split::new(100, 60, 40, 10, 7).unwrap_err().to_string();
         assert_eq!(error, "split into 60 + 40 + 10 samples: the dataset has 100");
         assert!(Split::new(1, usize::MAX, 2, 0, 7).is_err());
+    }
+
+    #[test]
+    fn given_parts_are_kept() {
+        let parts = Parts { train: [0, 50], validation: [50, 60], test: [60, 80] };
+        parts.check(80).unwrap();
+        assert_eq!(parts.counts(), [50, 10, 20]);
+        let split = Split::within(&parts, [40, 10, 15], 3).unwrap();
+        assert_eq!(split.train.len(), 40);
+        assert!(split.train.iter().all(|at| *at < 50));
+        assert_eq!(split.validation, (50..60).collect::<Vec<_>>());
+        assert_eq!(split.test, (65..80).collect::<Vec<_>>());
+        let error = Split::within(&parts, [51, 1, 1], 3).unwrap_err().to_string();
+        assert_eq!(error, "51 training samples: the dataset means 50 for that");
+        // Without validation samples of their own they come from the training part, and are not trained on.
+        let parts = Parts { validation: [0; 2], test: [50, 80], ..parts };
+        assert_eq!(parts.counts(), [45, 5, 30]);
+        let split = Split::within(&parts, [45, 5, 30], 3).unwrap();
+        assert!(split.validation.iter().all(|at| *at < 50 && !split.train.contains(at)));
+        assert_eq!(split, Split::within(&parts, [45, 5, 30], 3).unwrap());
+        for wrong in [[[0, 81], [0, 0], [0, 0]], [[0, 10], [9, 12], [0, 0]], [[5, 4], [0, 0], [0, 0]]] {
+            let [train, validation, test] = wrong;
+            assert!(Parts { train, validation, test }.check(80).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

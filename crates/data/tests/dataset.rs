@@ -1,21 +1,26 @@
 //! Datasets from arrays and folders: samples, coarser grids, the inverse problem, normalisers.
 
-use galerkin_data::grid::GridKind::{self, Periodic, Vertices};
+use galerkin_data::dataset::Statistics;
 use galerkin_data::normalize::{Fit, Normalizer};
 use galerkin_data::pde::inverse;
-use galerkin_data::{Array, Dataset, Error};
+use galerkin_data::{Array, Dataset, Error, Grid};
 
 /// Every value tells its place: 10000·sample + place in the sample, targets negative.
-fn numbered(kind: GridKind, shape: &[usize]) -> Dataset {
+fn numbered(periodic: bool, shape: &[usize]) -> Dataset {
     let len: usize = shape[1..].iter().product();
     let values: Vec<f32> = (0..shape[0] * len).map(|at| (at / len * 10000 + at % len) as f32).collect();
     let targets = Array { shape: shape.to_vec(), values: values.iter().map(|v| -v).collect() };
-    Dataset::from_arrays(Array { shape: shape.to_vec(), values }, targets, kind).unwrap()
+    Dataset::from_arrays(
+        Array { shape: shape.to_vec(), values },
+        targets,
+        Grid::unit(&shape[1..shape.len() - 1], periodic),
+    )
+    .unwrap()
 }
 
 #[test]
 fn samples_and_batches() {
-    let dataset = numbered(Periodic, &[3, 4, 2]);
+    let dataset = numbered(true, &[3, 4, 2]);
     assert_eq!((dataset.len(), dataset.input_shape(), dataset.target_shape()), (3, vec![4, 2], vec![4, 2]));
     let pair = dataset.sample(1).unwrap();
     assert_eq!(pair.input.shape, [4, 2]);
@@ -29,61 +34,69 @@ fn samples_and_batches() {
 
 #[test]
 fn coarser_grids_are_every_so_many_points() {
-    let line = numbered(Periodic, &[2, 12, 2]).subsample(3).unwrap();
-    assert_eq!(line.grid().points, [4]);
+    let line = numbered(true, &[2, 12, 2]).subsample(3).unwrap();
+    assert_eq!(line.grid().unwrap().points(), [4]);
     assert_eq!(
         line.sample(1).unwrap().input.values,
         [0, 1, 6, 7, 12, 13, 18, 19].map(|v| 10000.0 + v as f32)
     );
     // Twice in a row is once by the product.
-    let twice = numbered(Periodic, &[2, 12, 2]).subsample(3).unwrap().subsample(2).unwrap();
+    let twice = numbered(true, &[2, 12, 2]).subsample(3).unwrap().subsample(2).unwrap();
     assert_eq!(
         twice.sample(0).unwrap(),
-        numbered(Periodic, &[2, 12, 2]).subsample_to(2).unwrap().sample(0).unwrap()
+        numbered(true, &[2, 12, 2]).subsample_to(2).unwrap().sample(0).unwrap()
     );
 
-    let square = numbered(Vertices, &[2, 7, 7, 1]).subsample_to(3).unwrap();
-    assert_eq!((square.grid().points, square.grid().spacing), (vec![3, 3], vec![0.5, 0.5]));
+    let square = numbered(false, &[2, 7, 7, 1]).subsample_to(3).unwrap();
+    assert_eq!(
+        (square.grid().unwrap().points(), square.grid().unwrap().spacing()),
+        (vec![3, 3], vec![0.5, 0.5])
+    );
     assert_eq!(square.sample(0).unwrap().input.values, [0.0, 3.0, 6.0, 21.0, 24.0, 27.0, 42.0, 45.0, 48.0]);
     let memory = square.clone().into_memory().unwrap();
     assert_eq!(memory.batch(&[1, 0]).unwrap(), square.batch(&[1, 0]).unwrap());
-    assert_eq!(memory.subsample(2).unwrap().grid().points, [2, 2]);
+    assert_eq!(memory.subsample(2).unwrap().grid().unwrap().points(), [2, 2]);
 }
 
 #[test]
 fn grids_that_do_not_nest_are_refused_with_those_that_do() {
     let message = |dataset: galerkin_data::Result<Dataset>| dataset.unwrap_err().to_string();
     assert_eq!(
-        message(numbered(Periodic, &[1, 12, 1]).subsample(5)),
-        "a periodic grid of 12 points cannot be subsampled to every 5th point; sizes that work: 12, 6, 4, 3, 2, 1"
+        message(numbered(true, &[1, 12, 1]).subsample(5)),
+        "a grid of 12 points, x periodic cannot be subsampled to every 5th point; sizes that work: 12, 6, 4, 3, 2, 1"
     );
     assert_eq!(
-        message(numbered(Vertices, &[1, 13, 13, 1]).subsample_to(6)),
-        "a vertices grid of 13 points cannot be subsampled to 6 points; sizes that work: 13, 7, 5, 4, 3, 2"
+        message(numbered(false, &[1, 13, 13, 1]).subsample_to(6)),
+        "a grid of 13 × 13 points, y and x closed cannot be subsampled to 6 points along y; sizes that work: 13, 7, 5, 4, 3, 2"
     );
     // Both axes must end with the grid: 12 and 8 intervals have strides 1, 2 and 4 in common.
-    assert_eq!(numbered(Vertices, &[1, 13, 9, 1]).sizes(), [13, 7, 4]);
-    assert!(numbered(Periodic, &[1, 12, 1]).subsample(0).is_err());
-    assert_eq!(numbered(Vertices, &[1, 421, 421, 1]).sizes()[..6], [421, 211, 141, 106, 85, 71]);
+    assert_eq!(numbered(false, &[1, 13, 9, 1]).grid().unwrap().sizes(), [13, 7, 4]);
+    assert!(numbered(true, &[1, 12, 1]).subsample(0).is_err());
+    assert_eq!(numbered(false, &[1, 421, 421, 1]).grid().unwrap().sizes()[..6], [421, 211, 141, 106, 85, 71]);
 }
 
 #[test]
 fn arrays_that_do_not_fit_are_refused() {
     let array = |shape: &[usize], len: usize| Array { shape: shape.to_vec(), values: vec![0.0; len] };
-    let message = |inputs, targets| Dataset::from_arrays(inputs, targets, Periodic).unwrap_err().to_string();
+    let grid = || Grid::unit(&[3], true);
+    let message = |inputs, targets| Dataset::from_arrays(inputs, targets, grid()).unwrap_err().to_string();
     assert_eq!(
         message(array(&[2, 3, 1], 6), array(&[2, 4, 1], 8)),
-        "targets: expected shape [2, 3] and channels, as inputs have, found [2, 4, 1]"
+        "targets: expected shape (samples, 3, channels), found [2, 4, 1]"
     );
     assert_eq!(
         message(array(&[2, 3], 6), array(&[2, 3], 6)),
-        "inputs: expected shape (samples, n, channels) or (samples, n, n, channels), without empty axis, found [2, 3]"
+        "inputs: expected shape (samples, 3, channels), found [2, 3]"
     );
     assert_eq!(
         message(array(&[2, 3, 1], 5), array(&[2, 3, 1], 6)),
         "inputs: expected shape 5 values, found [2, 3, 1]"
     );
-    assert!(Dataset::from_arrays(array(&[0, 3, 1], 0), array(&[0, 3, 2], 0), Periodic).unwrap().is_empty());
+    assert_eq!(
+        message(array(&[2, 3, 1], 6), array(&[1, 3, 1], 3)),
+        "targets: expected shape 2 samples, as inputs have, found [1, 3, 1]"
+    );
+    assert!(Dataset::from_arrays(array(&[0, 3, 1], 0), array(&[0, 3, 2], 0), grid()).unwrap().is_empty());
 }
 
 #[test]
@@ -93,7 +106,7 @@ fn values_that_are_no_numbers_are_found() {
     values[7] = f32::NAN;
     values[10] = f32::NEG_INFINITY;
     let inputs = Array { shape: vec![4, 3, 1], values };
-    let dataset = Dataset::from_arrays(inputs, targets, Periodic).unwrap();
+    let dataset = Dataset::from_arrays(inputs, targets, Grid::unit(&[3], true)).unwrap();
     let [inputs, targets] = dataset.summaries().unwrap();
     assert_eq!((inputs.nan, inputs.infinite, targets.nan, targets.infinite), (1, 1, 0, 0));
     let error = dataset.check_finite().unwrap_err();
@@ -103,15 +116,18 @@ fn values_that_are_no_numbers_are_found() {
         "inputs: expected finite values, found 1 NaN and 1 infinite, first in sample 2"
     );
     // The last sample is the only other bad one, and a coarser grid may miss both.
-    numbered(Periodic, &[2, 4, 1]).check_finite().unwrap();
+    numbered(true, &[2, 4, 1]).check_finite().unwrap();
 }
 
 #[test]
 fn the_inverse_problem_asks_for_pooled_coefficients() {
-    let forward = numbered(Vertices, &[2, 13, 13, 1]);
+    let forward = numbered(false, &[2, 13, 13, 1]);
     let fine = forward.sample(1).unwrap();
-    let dataset = forward.clone().subsample(3).unwrap().inverse(3).unwrap();
-    assert_eq!((dataset.grid().points, dataset.target_grid().points), (vec![5, 5], vec![3, 3]));
+    let dataset = forward.clone().subsample(3).unwrap().inverse(Some(3)).unwrap();
+    assert_eq!(
+        (dataset.grid().unwrap().points(), dataset.target_grid().unwrap().points()),
+        (vec![5, 5], vec![3, 3])
+    );
     let pair = dataset.sample(1).unwrap();
     // Inputs are solutions at points, targets coefficients averaged twice: 13 → 5 by 3, 5 → 3 by 2.
     assert_eq!(pair.input, forward.clone().subsample(3).unwrap().sample(1).unwrap().target);
@@ -120,22 +136,27 @@ fn the_inverse_problem_asks_for_pooled_coefficients() {
     // In memory it is the same.
     assert_eq!(dataset.clone().into_memory().unwrap().sample(1).unwrap(), pair);
     // Once is enough.
-    assert!(dataset.clone().inverse(3).is_err());
+    assert!(dataset.clone().inverse(Some(3)).is_err());
     assert!(dataset.subsample(2).is_err());
     // Sizes of the published experiments: 421 → 141 by points, 141 → 36 by means.
-    let sizes = numbered(Vertices, &[1, 421, 421, 1]).subsample_to(141).unwrap().inverse(36).unwrap();
-    assert_eq!((sizes.grid().points, sizes.target_grid().points), (vec![141, 141], vec![36, 36]));
-    let error = forward.inverse(6).unwrap_err().to_string();
-    assert!(error.ends_with("to 6 points; sizes that work: 13, 7, 5, 4, 3, 2, 1"), "{error}");
-    assert!(
-        numbered(Periodic, &[1, 12, 1]).inverse(3).unwrap_err().to_string().ends_with("1 axes and not 2")
+    let sizes = numbered(false, &[1, 421, 421, 1]).subsample_to(141).unwrap().inverse(Some(36)).unwrap();
+    assert_eq!(
+        (sizes.grid().unwrap().points(), sizes.target_grid().unwrap().points()),
+        (vec![141, 141], vec![36, 36])
     );
+    let error = forward.inverse(Some(6)).unwrap_err().to_string();
+    assert!(error.ends_with("averages at 6 points a side; sizes that work: 13, 7, 5, 4, 3, 2, 1"), "{error}");
+    let line = numbered(true, &[2, 12, 1]);
+    let error = line.clone().inverse(Some(3)).unwrap_err().to_string();
+    assert!(error.ends_with("averages need a square grid and inputs of one channel"), "{error}");
+    let (before, after) = (line.sample(1).unwrap(), line.inverse(None).unwrap().sample(1).unwrap());
+    assert_eq!((before.input, before.target), (after.target, after.input));
 }
 
 #[test]
 fn inputs_come_normalised_and_then_noisy() {
-    let plain = numbered(Periodic, &[5, 6, 1]);
-    let normalizer = plain.fit_inputs(&[0, 1, 2]).unwrap();
+    let plain = numbered(true, &[5, 6, 1]);
+    let normalizer = plain.fit_inputs(&[0, 1, 2], Statistics::Point).unwrap();
     let noisy = plain.clone().noisy(0.1, 9).normalized(normalizer.clone()).unwrap();
     let mut expected = plain.sample(4).unwrap().input.values;
     normalizer.apply(&mut expected).unwrap();
@@ -148,9 +169,47 @@ fn inputs_come_normalised_and_then_noisy() {
         noisy.batch(&[0, 4]).unwrap().input.values[6..]
     );
     assert_eq!(noisy.sample(4).unwrap().target, plain.sample(4).unwrap().target);
-    assert_eq!(noisy.fit_inputs(&[0, 1, 2]).unwrap(), normalizer);
+    assert_eq!(noisy.fit_inputs(&[0, 1, 2], Statistics::Point).unwrap(), normalizer);
     let wrong = plain.subsample(2).unwrap().normalized(normalizer).unwrap_err().to_string();
     assert_eq!(wrong, "normaliser of the inputs: expected shape [3, 1], that of an input, found [6, 1]");
+}
+
+#[test]
+fn grids_of_three_axes_are_subsampled_along_all() {
+    let fine = numbered(true, &[2, 4, 6, 2, 1]);
+    let coarse = fine.clone().subsample(2).unwrap();
+    assert_eq!(coarse.grid().unwrap().points(), [2, 3, 1]);
+    // Point (i, j, k) has the number 12 i + 2 j + k.
+    assert_eq!(coarse.sample(0).unwrap().input.values, [0.0, 4.0, 8.0, 24.0, 28.0, 32.0]);
+}
+
+#[test]
+fn statistics_by_channel_are_over_all_points() {
+    let values = vec![1.0, 10.0, 3.0, 30.0, 5.0, 50.0, 7.0, 70.0];
+    let array = Array { shape: vec![2, 2, 2], values };
+    let dataset = Dataset::from_arrays(array.clone(), array, Grid::unit(&[2], false)).unwrap();
+    let normalizer = dataset.fit_inputs(&[0, 1], Statistics::Channel).unwrap();
+    assert_eq!((&normalizer.mean.shape[..], &normalizer.mean.values[..]), (&[2][..], &[4.0, 40.0][..]));
+    let deviation = 5.0f32.sqrt();
+    assert_eq!(normalizer.deviation.values, [deviation, 10.0 * deviation]);
+    let sample = dataset.normalized(normalizer).unwrap().sample(0).unwrap().input.values;
+    // (1 − 4)/√5 and (10 − 40)/(10√5), ε aside.
+    assert!(sample[..2].iter().all(|x| (x + 3.0 / deviation).abs() < 1e-5), "{sample:?}");
+}
+
+#[test]
+fn a_boundary_is_that_of_closed_axes() {
+    let mut grid = Grid::unit(&[3, 4], false);
+    grid.axes[1].periodic = true;
+    let ring = |value: f32, inside: f32| {
+        let values = (0..12).map(|at| if at / 4 == 1 { inside } else { value }).collect();
+        Array { shape: vec![1, 3, 4, 1], values }
+    };
+    let zero = |array: Array| Dataset::from_arrays(array.clone(), array, grid.clone()).unwrap();
+    assert!(zero(ring(0.0, 1.0)).is_zero_on_boundary().unwrap());
+    assert!(!zero(ring(1e-9, 1.0)).is_zero_on_boundary().unwrap());
+    let round = Dataset::from_arrays(ring(0.0, 0.0), ring(0.0, 0.0), Grid::unit(&[3, 4], true)).unwrap();
+    assert!(!round.is_zero_on_boundary().unwrap(), "a torus has no boundary");
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use galerkin_data::generate::write_dataset;
-use galerkin_data::grid::GridKind;
 use galerkin_data::import::{Import, Known};
 use galerkin_data::pde::{Burgers, Problem};
 use galerkin_data::{Dataset, Error, io};
@@ -22,14 +21,15 @@ fn import(files: &[&str], subsample: usize) -> Import {
 fn published_files_need_no_names() {
     let place = tempfile::tempdir().unwrap();
     for (file, inputs, targets, kind, shape) in [
-        ("burgers_v5_compressed.mat", "a", "u", GridKind::Periodic, vec![4, 16, 1]),
-        ("burgers_v73.mat", "a", "u", GridKind::Periodic, vec![4, 16, 1]),
-        ("darcy_v5_narrow.mat", "coeff", "sol", GridKind::Vertices, vec![3, 7, 7, 1]),
-        ("darcy_v73_chunked.mat", "coeff", "sol", GridKind::Vertices, vec![3, 7, 7, 1]),
+        ("burgers_v5_compressed.mat", "a", "u", true, vec![4, 16, 1]),
+        ("burgers_v73.mat", "a", "u", true, vec![4, 16, 1]),
+        ("darcy_v5_narrow.mat", "coeff", "sol", false, vec![3, 7, 7, 1]),
+        ("darcy_v73_chunked.mat", "coeff", "sol", false, vec![3, 7, 7, 1]),
     ] {
         let folder = place.path().join(file);
         let meta = import(&[file], 1).write(&folder).unwrap();
-        assert_eq!((meta.grid.kind, &meta.grid.points[..]), (kind, &shape[1..shape.len() - 1]));
+        let grid = meta.domain.grid().unwrap();
+        assert_eq!((grid.axes[0].periodic, &grid.points()[..]), (kind, &shape[1..shape.len() - 1]));
         let dataset = Dataset::open(&folder).unwrap();
         assert_eq!(dataset.meta(), Some(&meta));
         dataset.verify().unwrap();
@@ -58,7 +58,7 @@ fn imported_grids_can_be_coarser_and_files_follow_each_other() {
     let folder = place.path().join("both");
     import(&["darcy_v5.mat", "darcy_v73_chunked.mat"], 3).write(&folder).unwrap();
     let dataset = Dataset::open(&folder).unwrap();
-    assert_eq!((dataset.len(), dataset.grid().points), (6, vec![3, 3]));
+    assert_eq!((dataset.len(), dataset.grid().unwrap().points()), (6, vec![3, 3]));
     assert_eq!(dataset.sample(1).unwrap(), dataset.sample(4).unwrap());
     let whole = place.path().join("whole");
     import(&["darcy_v5.mat"], 1).write(&whole).unwrap();
@@ -75,10 +75,11 @@ fn other_names_are_told() {
         targets: Some("burgers.u".into()),
         problem: Some(Known::Burgers),
         subsample: 0,
+        limits: io::Limits::default(),
     };
     let folder = place.path().join("named");
     named.write(&folder).unwrap();
-    assert_eq!(Dataset::open(&folder).unwrap().grid().points, [16]);
+    assert_eq!(Dataset::open(&folder).unwrap().grid().unwrap().points(), [16]);
 
     let message = |import: Import| import.write(place.path().join("refused")).unwrap_err().to_string();
     let unknown = message(Import { problem: None, ..named.clone() });
@@ -106,7 +107,7 @@ fn generated_folders_are_opened_and_verified() {
     let problem = Problem::Burgers(Burgers { points: 64, ..Burgers::default() });
     let meta = write_dataset(&folder, &problem, 5, 3, |_| ControlFlow::Continue(())).unwrap();
     let dataset = Dataset::open(&folder).unwrap();
-    assert_eq!((dataset.meta(), dataset.len(), dataset.grid().points), (Some(&meta), 3, vec![64]));
+    assert_eq!((dataset.meta(), dataset.len(), dataset.grid().unwrap().points()), (Some(&meta), 3, vec![64]));
     dataset.verify().unwrap();
     dataset.check_finite().unwrap();
     let sample = problem.sample(5, 2).unwrap();

@@ -1,7 +1,8 @@
 //! Files of PyTorch: whole ones give their arrays; broken and hostile ones an error that names the place.
 
-use galerkin_data::Array;
 use galerkin_data::io::torch::{Problem, parse, read};
+use galerkin_data::io::{self, Element, File, Format, Kind};
+use galerkin_data::{Array, Error};
 use std::path::{Path, PathBuf};
 
 /// What writes pickles, one operation after another.
@@ -170,6 +171,160 @@ fn files_that_pytorch_wrote() {
     }
 }
 
+/// Files that Python's own pickler wrote in PyTorch's name: tensors of every type and what people put beside them.
+#[test]
+fn tensors_of_data_files_are_variables() {
+    for name in ["data.pt", "data_4.pt"] {
+        let file = io::open(fixture(name)).unwrap();
+        assert_eq!(file.format(), Format::Torch);
+        let whole: Vec<f32> = (0..24).map(|i| 0.5 * i as f32).collect();
+        let gathered = |places: &[usize]| places.iter().map(|place| whole[*place]).collect::<Vec<_>>();
+        let expected: [(&str, &str, &[usize], Vec<f32>); 25] = [
+            ("float", "float32", &[2, 3, 4], whole.clone()),
+            (
+                "transposed",
+                "float32",
+                &[4, 3, 2],
+                (0..24).map(|i| whole[i / 6 + i / 2 % 3 * 4 + i % 2 * 12]).collect(),
+            ),
+            (
+                "permuted",
+                "float32",
+                &[3, 2, 4],
+                (0..24).map(|i| whole[i / 8 * 4 + i / 4 % 2 * 12 + i % 4]).collect(),
+            ),
+            ("part", "float32", &[2, 2], gathered(&[5, 7, 17, 19])),
+            ("trained", "float32", &[2], vec![1.5, -1.5]),
+            ("parameter", "float32", &[1], vec![2.5]),
+            ("double", "float64", &[2], vec![0.25, f32::NEG_INFINITY]),
+            ("half", "float16", &[2], vec![0.5, -2.0]),
+            ("bfloat16", "bfloat16", &[2], vec![1.0, -3.0]),
+            ("bool", "bool", &[3], vec![1.0, 0.0, 1.0]),
+            ("i8", "int8", &[3], vec![-3.0, -2.0, 100.0]),
+            ("i16", "int16", &[3], vec![-3.0, -2.0, 100.0]),
+            ("i32", "int32", &[3], vec![-3.0, -2.0, 100.0]),
+            ("i64", "int64", &[3], vec![-3.0, -2.0, 100.0]),
+            ("u8", "uint8", &[3], vec![0.0, 1.0, 200.0]),
+            ("u16", "uint16", &[3], vec![0.0, 1.0, 200.0]),
+            ("u32", "uint32", &[3], vec![0.0, 1.0, 200.0]),
+            ("u64", "uint64", &[3], vec![0.0, 1.0, 200.0]),
+            ("empty", "float32", &[0, 3], vec![]),
+            ("scalar", "float32", &[], vec![7.0]),
+            ("nested/inner", "float32", &[2], gathered(&[0, 1])),
+            ("nested/deeper/x", "float32", &[3], gathered(&[0, 1, 2])),
+            ("nested/5", "float32", &[1], gathered(&[0])),
+            ("list/0", "float32", &[2], gathered(&[0, 1])),
+            ("list/1", "float32", &[4], gathered(&[2, 3, 4, 5])),
+        ];
+        let words = [
+            ("complex", "an array of complex numbers"),
+            ("viscosity", "the number 0.01"),
+            ("epochs", "the number 3"),
+            ("periodic", "the truth value true"),
+            ("words", "the text \"by hand\""),
+            ("nothing", "None"),
+            ("sizes", "a list"),
+            ("size", "a tuple"),
+            ("bytes", "bytes"),
+            ("names", "a set"),
+        ];
+        assert_eq!(file.variables().len(), expected.len() + words.len(), "{name}: {:?}", file.variables());
+        for (variable, kind, shape, values) in expected {
+            assert_eq!(file.variable(variable).unwrap().kind.name(), kind, "{name} {variable}");
+            let found = file.read(variable).unwrap();
+            assert_eq!(found, Array { shape: shape.to_vec(), values }, "{name} {variable}");
+        }
+        for (variable, words) in words {
+            assert_eq!(file.variable(variable).unwrap().kind, Kind::Other(words.into()), "{name} {variable}");
+            assert!(matches!(file.read(variable).unwrap_err(), Error::Unsupported { .. }));
+        }
+        // Axes from the slowest to the fastest, so that a scan runs through the file once.
+        assert_eq!(file.variable("transposed").unwrap().order, [2, 1, 0]);
+        assert_eq!(file.variable("permuted").unwrap().order, [1, 0, 2]);
+        assert_eq!(file.variable("float").unwrap().order, [0, 1, 2]);
+    }
+    let alone = io::open(fixture("alone.pt")).unwrap();
+    assert_eq!(alone.read("alone").unwrap(), Array { shape: vec![3], values: vec![1.0, 2.0, 3.0] });
+    let pair = io::open(fixture("pair.pt")).unwrap();
+    assert_eq!(pair.read("0").unwrap().values, [1.0, 2.0]);
+    assert_eq!(pair.read("1").unwrap().values, [3.0]);
+    // What a training script saves: everything at any depth.
+    let checkpoint = io::open(fixture("checkpoint.pt")).unwrap();
+    assert_eq!(checkpoint.read("state_dict/0.weight").unwrap().values, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+    assert!(checkpoint.variable("optimizer/state/0/exp_avg").is_ok(), "{:?}", checkpoint.variables());
+    assert_eq!(checkpoint.variable("epoch").unwrap().kind, Kind::Other("the number 3".into()));
+    let message = io::open(fixture("old.pt")).unwrap_err().to_string();
+    assert!(message.contains("old.pt: written in the format of PyTorch before 1.6"), "{message}");
+}
+
+#[test]
+fn archives_are_told_by_what_is_in_them() {
+    let file = File::from_bytes("nameless", one(SIX)).unwrap();
+    assert_eq!((file.format(), file.read("w").unwrap().shape), (Format::Torch, vec![2, 3]));
+    // Damaged where only the values are: listed, and refused when they are read.
+    let mut damaged = one(SIX);
+    let at = damaged.windows(24).position(|window| window == six()).unwrap();
+    damaged[at + 5] ^= 1;
+    let file = File::from_bytes("damaged.pt", damaged).unwrap();
+    let message = file.read("w").unwrap_err().to_string();
+    assert!(message.starts_with("damaged.pt: zip archive, data/0: the checksum is wrong"), "{message}");
+    let message = File::from_bytes("x.pt", zip(&[])).unwrap_err().to_string();
+    assert!(message.contains("x.pt: ") && message.contains("data.pkl"), "{message}");
+    // A name of its own for the refusal: data are not weights.
+    let call = Pickle::new().raw(b"}").text("x").raw(b"cos\nsystem\n").text("true").raw(b"\x85Rs.");
+    let message = File::from_bytes("x.pt", archive(&call.0, &[])).unwrap_err().to_string();
+    assert!(message.starts_with("x.pt: data.pkl, byte 9: `os.system` has no place"), "{message}");
+}
+
+/// Lists and dictionaries that contain each other, and themselves: what is listed is bounded.
+#[test]
+fn listings_end() {
+    let open = |pickle: Pickle| File::from_bytes("x.pt", archive(&pickle.0, &[("0", six())]));
+    let inside = open(Pickle::new().raw(b"}q\0").text("w").raw(b"h\0s.")).unwrap();
+    assert_eq!(inside.variables()[0].kind, Kind::Other("a dictionary".into()));
+    // Dictionaries that are each twice in the next.
+    let many = (0..17).fold(Pickle::new().raw(b"}q\0"), |pickle, _| {
+        pickle.raw(b"}").text("a").raw(b"h\0s").text("b").raw(b"h\0sq\0")
+    });
+    let message = open(many.raw(b".")).unwrap_err().to_string();
+    assert!(message.contains("at most 100000 things"), "{message}");
+    // One tensor under many names: each may be as large as the file, because none is held in memory.
+    let twice = Tensor { storage: "BoolStorage", len: 24, shape: &[24], strides: &[1], ..SIX };
+    let pickle =
+        (0..9).fold(Pickle::new().raw(b"}"), |p, i| p.text(&format!("w{i}")).tensor(&twice).raw(b"s"));
+    assert_eq!(open(pickle.raw(b".")).unwrap().read("w8").unwrap().values.len(), 24);
+    let large = Tensor { shape: &[1 << 30], strides: &[0], ..SIX };
+    let pickle = Pickle::new().raw(b"}").text("w").tensor(&large).raw(b"s.");
+    let message = open(pickle).unwrap_err().to_string();
+    assert!(message.contains("x.pt: tensor `w`: shape [1073741824] is larger than the file"), "{message}");
+}
+
+/// A view whose values lie far apart, over more than one stretch of the file.
+#[test]
+fn views_across_a_large_storage() {
+    let len = 3_000_000i64;
+    let storage: Vec<u8> = (0..len).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    for (shape, strides, offset) in [
+        (&[1000i64, 300][..], &[1i64, 10_000][..], 17i64),
+        (&[7, 1000], &[400_000, 399], 0),
+        (&[2, 3, 100_000], &[1, 1_000_000, 9], 5),
+        (&[3, 1000], &[0, 2900], 1),
+    ] {
+        let tensor = Tensor { storage: "FloatStorage", key: "0", len, offset, shape, strides };
+        let pickle = Pickle::new().raw(b"}").text("w").tensor(&tensor).raw(b"s.");
+        let file = File::from_bytes("x.pt", archive(&pickle.0, &[("0", storage.clone())])).unwrap();
+        let found = file.read("w").unwrap();
+        for (at, value) in found.values.iter().enumerate() {
+            let (mut rest, mut place) = (at as i64, offset);
+            for (n, stride) in shape.iter().zip(strides).rev() {
+                place += rest % n * stride;
+                rest /= n;
+            }
+            assert_eq!(*value, place as f32, "{shape:?} {strides:?} at {at}");
+        }
+    }
+}
+
 /// A real file, damaged: never a panic, and never other values than the whole file has.
 #[test]
 fn files_that_pytorch_wrote_damaged() {
@@ -292,7 +447,11 @@ fn tensors_that_their_storage_does_not_hold() {
     refused(&one(Tensor { len: 7, ..SIX }), &["7 values of 4 bytes", "24 bytes"]);
     refused(&one(Tensor { len: i64::MAX, ..SIX }), &["24 bytes"]);
     refused(&one(Tensor { key: "1", ..SIX }), &["data/1"]);
-    refused(&one(Tensor { storage: "ByteStorage", ..SIX }), &["torch.ByteStorage"]);
+    refused(&one(Tensor { storage: "QUInt8Storage", ..SIX }), &["torch.QUInt8Storage"]);
+    refused(
+        &one(Tensor { storage: "ComplexFloatStorage", len: 3, shape: &[3], strides: &[1], ..SIX }),
+        &["complex"],
+    );
     refused(&one(Tensor { shape: &[i64::MAX; 3], strides: &[0; 3], ..SIX }), &["larger than the file"]);
     refused(&one(Tensor { shape: &[1 << 30], strides: &[0], ..SIX }), &["larger than the file"]);
     refused(&one(Tensor { shape: &[1; 17], strides: &[0; 17], ..SIX }), &["at most 16 axes"]);
@@ -398,4 +557,147 @@ fn pickles_with_flipped_bits() {
 fn a_file_that_is_not_there_is_named() {
     let message = read("no/such/file.pt").unwrap_err().to_string();
     assert!(message.starts_with("no/such/file.pt: "), "{message}");
+}
+
+/// A dictionary as data: what is no tensor is listed in words, what is nested has the names on its way.
+#[test]
+fn dictionaries_are_data() {
+    let pickle = Pickle::new()
+        .raw(b"}(")
+        .text("x")
+        .tensor(&SIX)
+        .text("outer")
+        .raw(b"}")
+        .text("inner")
+        .tensor(&Tensor { shape: &[3, 2], strides: &[1, 3], ..SIX })
+        .raw(b"s")
+        .text("visc")
+        .raw(b"G\x3f\x84\x7a\xe1\x47\xae\x14\x7b")
+        .text("name")
+        .text("burgers")
+        .text("nothing")
+        .raw(b"N")
+        .text("list")
+        .raw(b"](K\x01K\x02e")
+        .text("pair")
+        .raw(b"](")
+        .tensor(&SIX)
+        .raw(b"Ne")
+        .raw(b"u.");
+    // No extension: the content says what it is.
+    let file = File::from_bytes("data", archive(&pickle.0, &[("0", six())])).unwrap();
+    assert_eq!(file.format(), Format::Torch);
+    let listed: Vec<_> =
+        file.variables().iter().map(|v| (v.name.as_str(), v.shape.clone(), v.kind.name())).collect();
+    let expected = [
+        ("x", vec![2, 3], "float32"),
+        ("outer/inner", vec![3, 2], "float32"),
+        ("visc", vec![], "the number 0.01"),
+        ("name", vec![], "the text \"burgers\""),
+        ("nothing", vec![], "None"),
+        ("list", vec![], "a list"),
+        ("pair/0", vec![2, 3], "float32"),
+        ("pair/1", vec![], "None"),
+    ];
+    assert_eq!(listed, expected);
+    assert_eq!(file.read("x").unwrap().values, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+    // Stored the other way round, and read as PyTorch shows it.
+    assert_eq!(file.variable("outer/inner").unwrap().order, [1, 0]);
+    assert_eq!(file.read("outer/inner").unwrap().values, [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+    let error = file.read("visc").unwrap_err().to_string();
+    assert!(
+        error.ends_with("variable `visc`: expected an array of real numbers, found the number 0.01"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_tensor_alone_is_called_like_its_file() {
+    let bytes = archive(&Pickle::new().tensor(&SIX).raw(b".").0, &[("0", six())]);
+    let file = File::from_bytes("folder/solution.pt", bytes).unwrap();
+    assert_eq!(file.read("solution").unwrap().shape, [2, 3]);
+}
+
+#[test]
+fn storages_of_every_type_of_number() {
+    let cases: [(&str, &[u8], usize, Element, [f32; 2]); 10] = [
+        ("FloatStorage", &[0, 0, 128, 63, 0, 0, 0, 192], 4, Element::F32, [1.0, -2.0]),
+        (
+            "DoubleStorage",
+            &[0, 0, 0, 0, 0, 0, 240, 63, 0, 0, 0, 0, 0, 0, 0, 192],
+            8,
+            Element::F64,
+            [1.0, -2.0],
+        ),
+        ("HalfStorage", &[0, 60, 0, 192], 2, Element::F16, [1.0, -2.0]),
+        ("BFloat16Storage", &[128, 63, 0, 192], 2, Element::Bf16, [1.0, -2.0]),
+        ("BoolStorage", &[1, 0], 1, Element::Bool, [1.0, 0.0]),
+        ("ByteStorage", &[1, 254], 1, Element::U8, [1.0, 254.0]),
+        ("CharStorage", &[1, 254], 1, Element::I8, [1.0, -2.0]),
+        ("ShortStorage", &[1, 0, 254, 255], 2, Element::I16, [1.0, -2.0]),
+        ("IntStorage", &[1, 0, 0, 0, 254, 255, 255, 255], 4, Element::I32, [1.0, -2.0]),
+        (
+            "LongStorage",
+            &[1, 0, 0, 0, 0, 0, 0, 0, 254, 255, 255, 255, 255, 255, 255, 255],
+            8,
+            Element::I64,
+            [1.0, -2.0],
+        ),
+    ];
+    for (storage, bytes, size, element, expected) in cases {
+        assert_eq!(bytes.len(), 2 * size);
+        let tensor = Tensor { storage, len: 2, shape: &[2], strides: &[1], ..SIX };
+        let bytes = archive(&Pickle::new().tensor(&tensor).raw(b".").0, &[("0", bytes.to_vec())]);
+        let file = File::from_bytes("x.pt", bytes).unwrap();
+        assert_eq!(file.variables()[0].kind, Kind::Numbers(element));
+        assert_eq!(file.read("x").unwrap().values, expected, "{storage}");
+    }
+    let complex = Tensor { storage: "ComplexFloatStorage", len: 3, shape: &[3], strides: &[1], ..SIX };
+    let bytes = archive(&Pickle::new().tensor(&complex).raw(b".").0, &[("0", six())]);
+    let file = File::from_bytes("x.pt", bytes).unwrap();
+    assert_eq!(file.variables()[0].kind.name(), "an array of complex numbers");
+    assert!(file.read("x").is_err());
+}
+
+/// Views with gaps, in any order of their axes, also of storages longer than a block.
+#[test]
+fn strides_of_any_kind() {
+    let (rows, columns) = (700i64, 300i64);
+    let storage: Vec<u8> = (0..rows * columns).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    for (offset, shape, strides) in [
+        (0, [rows, columns], [columns, 1]),
+        (0, [columns, rows], [1, columns]),
+        (7, [rows / 2, columns / 3], [2 * columns, 3]),
+        (0, [rows, 5], [columns, 0]),
+        (columns, [columns / 2, rows - 1], [2, columns]),
+    ] {
+        let tensor = Tensor { len: rows * columns, offset, shape: &shape, strides: &strides, ..SIX };
+        let bytes = archive(&Pickle::new().tensor(&tensor).raw(b".").0, &[("0", storage.clone())]);
+        let file = File::from_bytes("x.pt", bytes).unwrap();
+        let expected: Vec<_> = (0..shape[0])
+            .flat_map(|i| (0..shape[1]).map(move |j| (offset + i * strides[0] + j * strides[1]) as f32))
+            .collect();
+        assert!(file.read("x").unwrap().values == expected, "{shape:?} {strides:?}");
+    }
+}
+
+#[test]
+fn functions_in_data_are_refused_by_name() {
+    let evil = Pickle::new().raw(b"}").text("x").raw(b"cos\nsystem\n").text("true").raw(b"\x85Rs.");
+    let error = File::from_bytes("x.pt", archive(&evil.0, &[])).unwrap_err().to_string();
+    assert!(error.contains("x.pt: data.pkl, byte") && error.contains("`os.system`"), "{error}");
+    // A dictionary in itself ends somewhere.
+    let inside = Pickle::new().raw(b"}q\0").text("w").raw(b"h\0s.");
+    assert!(File::from_bytes("x.pt", archive(&inside.0, &[])).is_ok());
+}
+
+/// Damage is found before the first value is handed over.
+#[test]
+fn damaged_values_are_not_handed_over() {
+    let mut bytes = archive(&Pickle::new().tensor(&SIX).raw(b".").0, &[("0", six())]);
+    let at = bytes.windows(24).position(|window| window == six()).unwrap();
+    bytes[at] ^= 1;
+    let file = File::from_bytes("x.pt", bytes).unwrap();
+    let error = file.scan("x", &mut |_, _| panic!("a value of a damaged storage")).unwrap_err().to_string();
+    assert!(error.contains("data/0") && error.contains("checksum"), "{error}");
 }

@@ -10,8 +10,9 @@
 use std::time::Instant;
 
 use galerkin_kernels::attention::{Attention, Input, Kind, Norm, Params};
-use galerkin_kernels::dropout::{Key, philox};
+use galerkin_kernels::dropout::Key;
 use galerkin_kernels::par;
+use galerkin_kernels::random::philox;
 
 const D: usize = 64;
 const HEADS: usize = 4;

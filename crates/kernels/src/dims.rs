@@ -40,6 +40,20 @@ pub(crate) fn mismatch(what: &str, sizes: &[(&str, usize)]) -> ! {
     panic!("{what}: sizes do not fit ({})", listed(sizes));
 }
 
+/// The product of sizes. Panics where it does not fit: it would wrap to a length that some slice has.
+#[inline]
+#[track_caller]
+pub(crate) fn product(what: &str, sizes: &[(&str, usize)]) -> usize {
+    // A zero anywhere makes nothing of any size.
+    if sizes.iter().any(|&(_, size)| size == 0) {
+        return 0;
+    }
+    match sizes.iter().try_fold(1usize, |product, &(_, size)| product.checked_mul(size)) {
+        Some(product) => product,
+        None => mismatch(what, sizes),
+    }
+}
+
 fn listed(sizes: &[(&str, usize)]) -> String {
     sizes.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")
 }
@@ -61,4 +75,21 @@ pub(crate) fn take<'a>(rest: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
     let (head, tail) = std::mem::take(rest).split_at_mut(len);
     *rest = tail;
     head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_are_those_of_the_sizes() {
+        assert_eq!(product("points", &[("n1", 3), ("n2", 5), ("n3", 7)]), 105);
+        assert_eq!(product("points", &[("n1", usize::MAX), ("n2", usize::MAX), ("n3", 0)]), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "points: sizes do not fit (n1 = 9223372036854775808, n2 = 2)")]
+    fn a_product_that_wraps_is_refused() {
+        product("points", &[("n1", 1 << 63), ("n2", 2)]);
+    }
 }

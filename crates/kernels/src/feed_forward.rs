@@ -236,7 +236,7 @@ impl FeedForward {
     }
 
     fn check(&self, params: &Params, x: &[f32], y: usize, workspace: &[f32]) {
-        if self.inputs * self.hidden * self.outputs == 0 {
+        if [self.inputs, self.hidden, self.outputs].contains(&0) {
             mismatch("feed-forward: no width may be zero", &self.sizes());
         }
         let found = [params.w_1, params.b_1, params.w_2, params.b_2].map(|p| p.len());

@@ -5,8 +5,9 @@
 //!
 //! # Why the `unsafe` here is sound
 //!
-//! The `gemm` crate takes raw pointers and strides. A [`View`] can only be made by constructors that check that
-//! its last element lies inside its slice, and [`gemm()`] checks that the three shapes agree, so every
+//! The `gemm` crate takes raw pointers and strides. A [`View`] can only be made by constructors that check, in
+//! arithmetic that cannot wrap, that its last element lies inside its slice and that its stride fits the signed
+//! integer the crate takes; and [`gemm()`] checks that the three shapes agree. So every
 //! address `r·row_stride + c·col_stride` that the crate may touch is inside a slice that is borrowed for the
 //! call. The destination is the only `&mut` borrow, so it cannot alias an operand. Rows of an operand may overlap each
 //! other (row stride below the number of columns): they are only read. Rows of a destination may not, and
@@ -136,8 +137,13 @@ pub fn gemm(into: Into, alpha: f32, a: View, b: View, c: ViewMut) {
 
 #[inline]
 fn check_extent(len: usize, rows: usize, cols: usize, row_stride: usize) {
-    let needed = if rows == 0 || cols == 0 { 0 } else { (rows - 1) * row_stride + cols };
-    if len < needed {
+    let needed = if rows == 0 || cols == 0 {
+        Some(0)
+    } else {
+        (rows - 1).checked_mul(row_stride).and_then(|last_row| last_row.checked_add(cols))
+    };
+    // The stride of a single row leads nowhere, but beyond `isize` it would reach the crate with another sign.
+    if needed.is_none_or(|needed| len < needed) || isize::try_from(row_stride).is_err() {
         misfit(len, rows, cols, row_stride);
     }
 }
@@ -199,6 +205,43 @@ mod tests {
     #[should_panic(expected = "len = 7")]
     fn a_view_must_lie_inside_its_slice() {
         View::strided(&[0.0; 7], 6, 3, 1);
+    }
+
+    /// Sizes whose extent wraps to one that fits four values, or whose stride would become negative.
+    const WRAPPING: [(usize, usize, usize); 6] = [
+        (3, 2, 1 << (usize::BITS - 1)),       // huge stride: 2·stride wraps to 0
+        (2, 3, usize::MAX),                   // huge stride: stride + 3 wraps to 2
+        ((1 << (usize::BITS - 2)) + 1, 1, 4), // huge rows: (rows − 1)·4 wraps to 0
+        (2, usize::MAX, 3),                   // huge cols: 3 + cols wraps to 2
+        (3, usize::MAX, usize::MAX),          // both, as `new` asks for
+        (1, 2, 1 << (usize::BITS - 1)),       // one row, whose stride is never followed
+    ];
+
+    #[test]
+    fn an_extent_that_wraps_is_refused() {
+        for (rows, cols, row_stride) in WRAPPING {
+            let refused = |make: fn(usize, usize, usize)| {
+                let panic = std::panic::catch_unwind(|| make(rows, cols, row_stride)).unwrap_err();
+                let message = panic.downcast_ref::<String>().expect("a worded panic");
+                let want = format!("len = 4, rows = {rows}, cols = {cols}, row_stride = {row_stride}");
+                assert!(message.contains(&want), "{message}");
+            };
+            refused(|rows, cols, stride| {
+                View::strided(&[0.0; 4], rows, cols, stride).t();
+            });
+            refused(|rows, cols, stride| {
+                ViewMut::strided(&mut [0.0; 4], rows, cols, stride);
+            });
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "sizes do not fit")]
+    fn a_product_into_an_extent_that_wraps_writes_nothing() {
+        // The rows of c lie half of the address space apart: the third would be the first again, the second far outside.
+        let (a, b, mut c) = ([1.0; 3], [1.0; 2], [0.0; 4]);
+        let c = ViewMut::strided(&mut c, 3, 2, 1 << (usize::BITS - 1));
+        gemm(Into::Set, 1.0, View::new(&a, 3, 1), View::new(&b, 1, 2), c);
     }
 
     #[test]

@@ -32,10 +32,10 @@
 //!   quadrature weights; the weights can be returned for inspection.
 //! - [`encoder`]: the layer around it, in one pass over tiles: attention, residual, feed-forward network, residual.
 //! - [`linear`], [`feed_forward`], [`norm`], [`activation`], [`pointwise`]: the pointwise parts, also on their own.
-//! - [`spectral`]: spectral convolution in one and two dimensions through a truncated DFT, for any n.
+//! - [`spectral`]: spectral convolution in one, two and three dimensions through a truncated DFT, for any n.
 //! - [`conv3x3`], [`resize`]: convolution with padding 1, and bilinear resize with aligned corners.
 //! - [`adam`]: the optimiser's step with clipping by the global norm.
-//! - [`dropout`]: masks from a counter-based generator.
+//! - [`dropout`]: masks from a counter; [`random`]: the generator, Philox.
 //! - [`reference`](mod@reference): the same operations as plain f64 loops. This is the specification; every kernel is tested against it.
 //! - [`gemm`](mod@gemm), [`par`], [`simd`]: the only doors to matrix products, threads and vector instructions.
 //!
@@ -93,6 +93,7 @@ pub mod linear;
 pub mod norm;
 pub mod par;
 pub mod pointwise;
+pub mod random;
 pub mod reference;
 pub mod resize;
 pub mod simd;

@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use crate::dims::product;
+
 /// The number of threads of the current pool, to size a workspace with.
 pub fn threads() -> usize {
     rayon::current_num_threads()
@@ -154,11 +156,12 @@ const LANE_ROWS: usize = 1024;
 const MOST_LANES: usize = 32;
 
 impl Rows {
-    /// Cuts `samples` runs of `n` rows into tiles of at most `tile` rows.
+    /// Cuts `samples` runs of `n` rows into tiles of at most `tile` rows. Panics where their number is none that a `usize` can hold.
     pub fn new(samples: usize, n: usize, tile: usize) -> Self {
+        let total = product("rows", &[("samples", samples), ("n", n)]);
         let chunks = n.div_ceil(LANE_ROWS).clamp(1, MOST_LANES);
         // A power of two is shared evenly by the usual numbers of threads.
-        let lanes = (samples * n).div_ceil(LANE_ROWS).next_power_of_two().min(MOST_LANES);
+        let lanes = total.div_ceil(LANE_ROWS).next_power_of_two().min(MOST_LANES);
         let lanes = lanes.min((samples * chunks).max(1));
         Self { samples, n, tile, chunks, lanes }
     }

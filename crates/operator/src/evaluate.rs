@@ -5,9 +5,8 @@ use std::time::Instant;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use galerkin_data::grid::{Grid, GridKind};
+use galerkin_data::Grid;
 use galerkin_data::normalize::Normalizer;
-use galerkin_data::pde::{Problem, burgers, darcy};
 use galerkin_data::split::Split;
 use galerkin_data::{Array, Dataset};
 use serde::{Deserialize, Serialize};
@@ -139,6 +138,11 @@ impl Evaluator {
         &self.dataset
     }
 
+    /// The dataset as the model sees it on a grid, without normalisation and noise.
+    pub fn seen(&self, grid: usize) -> run::Result<Dataset> {
+        self.view(grid, 0.0)?.plain(&self.dataset)
+    }
+
     /// Errors on a grid of so many points, a side in 2D, with noise on the inputs.
     pub fn evaluate(&self, grid: usize, noise: f64) -> run::Result<Evaluation> {
         let view = self.view(grid, noise)?;
@@ -148,13 +152,13 @@ impl Evaluator {
         let seconds = start.elapsed().as_secs_f64();
         let count = samples.len();
         let errors = relative_l2(&predictions, &samples.targets.values, count)?;
-        let ends = if samples.grid.kind == GridKind::Periodic { Ends::Periodic } else { Ends::Interior };
+        let ends = if samples.grid.axes[0].periodic { Ends::Periodic } else { Ends::Interior };
         let (targets, target_grid) = (&samples.targets.values, &samples.grid);
         let slopes =
-            relative_h1(&predictions, targets, count, &target_grid.points, &target_grid.spacing, ends);
+            relative_h1(&predictions, targets, count, &target_grid.points(), &target_grid.spacing(), ends);
         Ok(Evaluation {
             grid,
-            points: view.plain(&self.dataset)?.grid().points,
+            points: view.plain(&self.dataset)?.grid()?.points(),
             noise,
             samples: count,
             relative_l2: Summary::of(&errors)?,
@@ -231,21 +235,19 @@ impl Evaluator {
 
     /// Solves the problem the dataset was made from, from the same inputs without noise. The inverse problem has no solver here.
     fn solver_row(&self, grid: usize) -> run::Result<Option<SolverRow>> {
-        let problem = self.dataset.meta().and_then(|meta| meta.problem.problem());
-        let Some(problem) = problem else { return Ok(None) };
+        let problem = self.dataset.meta().and_then(|meta| meta.problem.as_ref());
+        let (Some(problem), Task::Burgers | Task::Darcy) = (problem, self.config.data.task) else {
+            return Ok(None);
+        };
         let dataset = self.dataset.clone().subsample_to(grid)?;
+        let points = dataset.grid()?.points();
         let start = Instant::now();
         let mut errors = Vec::new();
         for index in &self.indices {
             let pair = dataset.sample(*index)?;
             let input: Vec<f64> = pair.input.values.iter().map(|v| *v as f64).collect();
-            let solved = match (&problem, self.config.data.task) {
-                (Problem::Burgers(p), Task::Burgers) => burgers::solve(&input, p.viscosity, p.time, grid)?,
-                (Problem::Darcy(p), Task::Darcy) => {
-                    darcy::solve(&input, &vec![p.source; input.len()], p.tolerance)?
-                }
-                _ => return Ok(None),
-            };
+            let Some(solved) = problem.equation().solve(&input, &points) else { return Ok(None) };
+            let solved = solved?;
             let solved: Vec<f32> = solved.iter().map(|v| *v as f32).collect();
             errors.extend(relative_l2(&solved, &pair.target.values, 1)?);
         }

@@ -5,7 +5,7 @@
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
-use galerkin_kernels::dropout::philox;
+use galerkin_kernels::random::philox;
 
 use crate::error::Result;
 

@@ -30,12 +30,9 @@ pub enum Error {
     /// A shape, a setting or a config that does not fit.
     #[error(transparent)]
     Model(#[from] crate::Error),
-    /// A dataset that cannot be read or does not fit.
+    /// A dataset that cannot be read or does not fit, or a classical solver that gave up.
     #[error(transparent)]
     Data(#[from] galerkin_data::Error),
-    /// The classical solver gave up.
-    #[error(transparent)]
-    Solver(#[from] galerkin_data::pde::SolveError),
     /// A file of weights that cannot be read or written.
     #[error(transparent)]
     Weights(#[from] weights::Error),

@@ -9,8 +9,9 @@ use galerkin::ops::{self, *};
 use galerkin::reference::{ReferenceNames, export_gradients};
 use galerkin_kernels::activation::Activation as Kernel;
 use galerkin_kernels::attention::{Attention as AttentionOp, Kind, Norm};
-use galerkin_kernels::dropout::{Dropout, Key, Site, philox};
+use galerkin_kernels::dropout::{Dropout, Key, Site};
 use galerkin_kernels::encoder::EncoderLayer as EncoderOp;
+use galerkin_kernels::random::philox;
 use galerkin_kernels::spectral::{SpectralConv1d as Spectral1dOp, SpectralConv2d as Spectral2dOp};
 use std::collections::BTreeMap;
 

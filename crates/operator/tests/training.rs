@@ -7,6 +7,7 @@ use galerkin::models::Preset;
 use galerkin::predict::Predictor;
 use galerkin::run::{Error, RunFolder, Which};
 use galerkin::train::{Event, Outcome, Start, train};
+use galerkin_data::dataset::Statistics;
 use galerkin_data::generate::write_dataset;
 use galerkin_data::pde::{Burgers, Darcy, Problem};
 use galerkin_data::random_field::FieldLaw;
@@ -225,10 +226,10 @@ fn every_task_beats_the_trivial_predictors() {
 fn trivial_error(config: &RunConfig, dataset: &Dataset, indices: &[usize]) -> f64 {
     let view = dataset.clone().subsample_to(config.data.grid).unwrap();
     let view = match config.data.task {
-        Task::DarcyInverse => view.inverse(config.data.coarse.unwrap()).unwrap(),
+        Task::DarcyInverse => view.inverse(config.data.coarse).unwrap(),
         Task::Burgers | Task::Darcy => view,
     };
-    let mean = view.fit_targets(&(0..32).collect::<Vec<_>>()).unwrap().mean.values;
+    let mean = view.fit_targets(&(0..32).collect::<Vec<_>>(), Statistics::Point).unwrap().mean.values;
     let pairs = view.batch(indices).unwrap();
     let error = |prediction: &[f32]| {
         let errors = galerkin::metrics::relative_l2(prediction, &pairs.target.values, indices.len()).unwrap();

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use galerkin::config::DataConfig;
-use galerkin_data::generate::{GenerateError, write_dataset};
+use galerkin_data::generate::write_dataset;
 use galerkin_data::pde::{self, Coefficient, Problem};
 use galerkin_data::random_field::FieldLaw;
-use galerkin_data::{Dataset, Meta};
+use galerkin_data::{Dataset, Error, Meta};
 
 use super::{Interrupted, interrupt};
 use crate::args::{Burgers, Darcy, Equation, Law, Preset};
@@ -54,7 +54,7 @@ pub(super) fn write(
     // Settings that cannot work shall leave no folder behind.
     problem.sample(seed, 0)?;
     if !quiet {
-        let (grid, size) = (output::sizes(&problem.grid().points), output::megabytes(bytes));
+        let (grid, size) = (output::sizes(&problem.grid().points()), output::megabytes(bytes));
         writeln!(io::stderr(), "{count} samples on {grid} points, {size}, to {}", folder.display())?;
     }
     interrupt::catch("stopping when the samples in hand are done", quiet)?;
@@ -66,7 +66,7 @@ pub(super) fn write(
     progress.finish();
     match written {
         Ok(meta) => Ok(meta),
-        Err(GenerateError::Stopped { complete, samples }) => {
+        Err(Error::Stopped { complete, samples }) => {
             let how = "run the same command again to go on from there";
             Err(Interrupted(format!("stopped after {complete} of {samples} samples; {how}")).into())
         }
@@ -123,15 +123,14 @@ fn law(args: &Law, default: FieldLaw) -> FieldLaw {
 fn is_complete(folder: &Path, problem: &Problem, seed: u64, count: u32) -> bool {
     let dataset = Dataset::open(folder);
     dataset.as_ref().ok().and_then(Dataset::meta).is_some_and(|meta| {
-        meta.problem.problem().as_ref() == Some(problem)
-            && (meta.seed, meta.samples) == (Some(seed), count as usize)
+        meta.problem.as_ref() == Some(problem) && (meta.seed, meta.samples) == (Some(seed), count as usize)
     })
 }
 
 /// The bytes of the dataset; an error if those not yet written do not fit on the disk.
 fn check_space(folder: &Path, problem: &Problem, count: u32) -> anyhow::Result<u64> {
     // Two arrays of f32. What is too much to count is too much for any disk.
-    let points = problem.grid().points;
+    let points = problem.grid().points();
     let bytes = points.iter().fold(8 * u64::from(count), |bytes, n| bytes.saturating_mul(*n as u64));
     let part = folder.with_added_extension("partial");
     let written =

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use galerkin_data::import::{Import, Known};
+use galerkin_data::io::Limits;
 
 use crate::args::{self, Problem};
 use crate::output;
@@ -18,6 +19,7 @@ pub(super) fn run(args: args::Import) -> anyhow::Result<()> {
             Problem::Darcy => Known::Darcy,
         }),
         subsample: args.subsample as usize,
+        limits: Limits { expansion: args.expand },
     };
     let meta = import.write(&args.out)?;
     writeln!(io::stdout(), "wrote {}: {}", args.out.display(), output::summary(&meta))?;

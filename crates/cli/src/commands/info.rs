@@ -8,13 +8,10 @@ use galerkin::config::{DataConfig, ModelSettings};
 use galerkin::layers::AttentionKind;
 use galerkin::run::{RunFolder, Which};
 use galerkin::weights;
-use galerkin_data::grid::GridKind;
-use galerkin_data::io::{self as files, Kind, Summary, torch};
-use galerkin_data::meta::{Meta, Origin};
-use galerkin_data::pde::Coefficient;
-use galerkin_data::{Array, Dataset};
+use galerkin_data::io::{self as files, Kind, Limits, Summary};
+use galerkin_data::{Dataset, Domain, Meta};
 
-use super::drawing::{self, Sample};
+use super::drawing::{self, Legend, Sample};
 use crate::args::Info;
 use crate::figures::Scene;
 use crate::output::{Table, sizes};
@@ -43,26 +40,34 @@ pub(super) fn run(args: Info) -> anyhow::Result<()> {
         let path = args.path.display();
         bail!("{path}: figures are drawn of dataset folders; `galerkin import {path} --out DIR` makes one");
     }
-    match args.path.extension().and_then(|extension| extension.to_str()) {
-        Some("pt" | "pth") => print_checkpoint(&args.path),
-        _ => print_file(&args.path),
-    }
+    print_file(&args.path, Limits { expansion: args.expand })
 }
 
 const HEAD: [&str; 8] = ["variable", "shape", "type", "min", "max", "mean", "NaN", "infinite"];
 
 fn print_dataset(path: &Path, dataset: &Dataset, meta: &Meta) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    let grid = dataset.grid();
-    let kind = match grid.kind {
-        GridKind::Periodic => "periodic",
-        GridKind::Vertices => "with boundary",
-    };
     writeln!(out, "{}: dataset of {} samples", path.display(), dataset.len())?;
-    writeln!(out, "  problem   {}", describe(meta))?;
-    writeln!(out, "  grid      {} points, {kind}", sizes(&grid.points))?;
-    let coarser: Vec<_> = dataset.sizes().iter().map(ToString::to_string).collect();
-    writeln!(out, "  sizes     {}", coarser.join(", "))?;
+    writeln!(out, "  problem   {}", drawing::describe(meta))?;
+    let place = |domain: &Domain| if domain.grid().is_some() { "grid  " } else { "points" };
+    writeln!(out, "  {}    {}", place(&meta.domain), meta.domain)?;
+    if let Some(domain) = &meta.target_domain {
+        writeln!(out, "  targets   {domain}")?;
+    }
+    if let (Domain::Grid(grid), None) = (&meta.domain, &meta.target_domain) {
+        let coarser: Vec<_> = grid.sizes().iter().map(ToString::to_string).collect();
+        writeln!(out, "  sizes     {}", coarser.join(", "))?;
+    }
+    if let Some(time) = &meta.time {
+        writeln!(out, "  times     {}, from {} to {}", time.points, time.origin, time.origin + time.length)?;
+    }
+    if meta.inputs.len() + meta.targets.len() > 2 {
+        writeln!(out, "  channels  {} to {}", meta.inputs.join(", "), meta.targets.join(", "))?;
+    }
+    if let Some(split) = &meta.split {
+        let [train, validation, test] = split.counts();
+        writeln!(out, "  split     {train} to train, {validation} to validate, {test} to test")?;
+    }
     if let Some(seed) = meta.seed {
         writeln!(out, "  seed      {seed}")?;
     }
@@ -130,29 +135,18 @@ fn network(model: &ModelSettings) -> String {
     sizes.map_or(attention.into(), |(layers, width)| format!("{attention}, {layers} layers of {width}"))
 }
 
-fn print_file(path: &Path) -> anyhow::Result<()> {
-    let file = files::open(path)?;
+fn print_file(path: &Path, limits: Limits) -> anyhow::Result<()> {
+    let file = files::open_with(path, limits)?;
     let mut table = Table::new(&HEAD);
     for variable in file.variables() {
-        // One variable is in memory at a time.
         let summary = match variable.kind {
-            Kind::Numbers(_) => Some(Summary::of(&file.read(&variable.name)?.values)),
+            Kind::Numbers(_) => Some(file.summary(&variable.name)?),
             Kind::Other(_) => None,
         };
         table.row(row(&variable.name, &variable.shape, variable.kind.name(), summary));
     }
     let mut out = io::stdout().lock();
     writeln!(out, "{}: {}", path.display(), file.format().name())?;
-    Ok(table.write(&mut out)?)
-}
-
-fn print_checkpoint(path: &Path) -> anyhow::Result<()> {
-    let mut table = Table::new(&HEAD);
-    for (name, Array { shape, values }) in torch::read(path)? {
-        table.row(row(&name, &shape, "as float32", Some(Summary::of(&values))));
-    }
-    let mut out = io::stdout().lock();
-    writeln!(out, "{}: PyTorch", path.display())?;
     Ok(table.write(&mut out)?)
 }
 
@@ -181,22 +175,6 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The problem with its parameters.
-fn describe(meta: &Meta) -> String {
-    match &meta.problem {
-        Origin::Burgers(p) => format!("Burgers, viscosity {:.6}, time {}", p.viscosity, p.time),
-        Origin::Darcy(p) => match p.coefficient {
-            Coefficient::Threshold { at, above, below } => {
-                format!("Darcy, coefficient {above} above and {below} below {at}")
-            }
-            Coefficient::Lognormal { location, scale } => {
-                format!("Darcy, coefficient exp({location} + {scale}·g)")
-            }
-        },
-        Origin::Imported(imported) => format!("imported from {}", imported.files.join(", ")),
-    }
-}
-
 fn default_name(dataset: &Path) -> PathBuf {
     // `.` and `..` have a name only once they are resolved.
     let resolved = dataset.canonicalize().unwrap_or_else(|_| dataset.into());
@@ -210,17 +188,24 @@ const DRAWN: usize = 4;
 
 /// The first samples, as curves or as pictures.
 fn draw(dataset: &Dataset, meta: &Meta) -> anyhow::Result<Scene> {
-    let grid = dataset.grid();
     let samples: Vec<Sample> = (0..dataset.len().min(DRAWN))
         .map(|index| {
             let pair = dataset.sample(index)?;
-            let (input, target) = (pair.input, pair.target);
-            Ok(Sample { title: format!("sample {index}"), input, target, prediction: None })
+            Ok(Sample {
+                title: format!("sample {index}"),
+                input: pair.input,
+                target: pair.target,
+                prediction: None,
+                points: [dataset.input_points(index)?, dataset.target_points(index)?],
+            })
         })
         .collect::<galerkin_data::Result<_>>()?;
-    let names = drawing::names(meta);
-    let title = format!("{}, {} points", describe(meta), sizes(&grid.points));
-    Ok(drawing::draw(&title, [&names[0], &names[1]], grid.kind, &samples))
+    let place = match dataset.domain() {
+        Domain::Grid(grid) => format!("{} points", sizes(&grid.points())),
+        points => points.to_string(),
+    };
+    let title = format!("{}, {place}", drawing::describe(meta));
+    Ok(drawing::draw(&title, &Legend::of(dataset), &samples))
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use galerkin::evaluate::{Evaluator, Latents};
 use galerkin_data::Array;
-use galerkin_data::pde::SolveError;
 use galerkin_data::pde::eigen::eigenfunctions;
 
 use super::drawing::first_channel;
@@ -45,7 +44,7 @@ struct Function {
     signed: bool,
 }
 
-fn of_operator(coefficient: &Array) -> Result<Vec<Function>, SolveError> {
+fn of_operator(coefficient: &Array) -> galerkin_data::Result<Vec<Function>> {
     let values = first_channel(coefficient);
     let a: Vec<f64> = values.iter().map(|a| f64::from(*a)).collect();
     let pairs = eigenfunctions(&a, coefficient.shape[0], EIGENFUNCTIONS)?;

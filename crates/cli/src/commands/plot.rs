@@ -8,7 +8,7 @@ use galerkin::device;
 use galerkin::evaluate::{Evaluation, Evaluator, Metrics};
 use galerkin::run::{RunFolder, Which};
 
-use super::drawing::{self, Sample, draw, first_channel, rows};
+use super::drawing::{Legend, Sample, draw, first_channel, rows};
 use super::latents;
 use crate::args;
 use crate::figures::{Curve, Epoch, Field, Point, Scene, convergence, reconstructions, resolutions};
@@ -98,15 +98,12 @@ fn test_samples(evaluator: &Evaluator, count: usize) -> anyhow::Result<Scene> {
         .enumerate()
         .map(|(k, (((input, target), prediction), error))| {
             let title = format!("test sample {k}, error {:.2} %", 100.0 * error);
-            Sample { title, input, target, prediction: Some(prediction) }
+            Sample { title, input, target, prediction: Some(prediction), points: [None, None] }
         })
         .collect();
-    let mut names = evaluator.dataset().meta().map_or(["input", "target"].map(String::from), drawing::names);
-    if config.data.task == Task::DarcyInverse {
-        names.reverse();
-    }
+    let legend = Legend::of(&evaluator.seen(config.data.grid)?);
     let title = format!("{}: test samples", describe(config));
-    Ok(draw(&title, [&names[0], &names[1]], shown.grid.kind, &samples))
+    Ok(draw(&title, &legend, &samples))
 }
 
 /// Of the paper's figures.
@@ -122,7 +119,7 @@ fn noise_levels(evaluator: &Evaluator, count: usize) -> anyhow::Result<Scene> {
         let shown = evaluator.show(config.data.grid, noise, count)?;
         if pictures.is_empty() {
             pictures = rows(&shown.targets).iter().map(|target| vec![first_channel(target)]).collect();
-            side = shown.grid.points.last().copied().unwrap_or(1);
+            side = shown.grid.points().last().copied().unwrap_or(1);
         }
         for (row, prediction) in pictures.iter_mut().zip(rows(&shown.predictions)) {
             row.push(first_channel(&prediction));

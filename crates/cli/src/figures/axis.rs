@@ -69,6 +69,12 @@ impl Axis {
         if self.log { self.log_ticks(count) } else { self.linear_ticks(count) }
     }
 
+    /// As few as `count` ticks, but two: one number is no scale.
+    pub fn few_ticks(&self, count: usize) -> Ticks {
+        let all = (count..count + 4).map(|count| self.ticks(count));
+        all.reduce(|few, more| if few.marks.len() < 2 { more } else { few }).expect("four counts")
+    }
+
     fn linear_ticks(&self, count: usize) -> Ticks {
         let rough = (self.high - self.low) / count.max(1) as f64;
         let decade = exponent(rough);
@@ -193,6 +199,17 @@ mod tests {
             ["0.16", "0.18", "0.20", "0.22", "0.24", "0.26", "0.28"]
         );
         assert_eq!(labels(&Axis { low: 1e-12, high: 1.0, log: true }.ticks(4)).len(), 5);
+    }
+
+    #[test]
+    fn a_scale_has_two_numbers() {
+        assert_eq!(labels(&Axis { low: -1.9, high: 1.9, log: false }.ticks(1)), ["0"]);
+        for k in 1..100 {
+            for count in 1..4 {
+                let axis = Axis { low: -0.037 * f64::from(k), high: 1.9, log: false };
+                assert!((2..8).contains(&axis.few_ticks(count).marks.len()), "{axis:?}");
+            }
+        }
     }
 
     #[test]

@@ -178,7 +178,7 @@ pub(super) fn colour_bar(
     scene.picture([left, top], [14.0, height], Cells { columns: 1, rows: STEPS, colours: steps });
     let frame = Frame { left, top, width: 14.0, height, x: Axis::exact([0.0, 1.0]), y: axis.clone() };
     frame.outline(scene);
-    let ticks = axis.ticks(4);
+    let ticks = if height < 150.0 { axis.few_ticks(2) } else { axis.ticks(4) };
     for (value, text) in &ticks.marks {
         let Some(place) = axis.place(*value) else { continue };
         let y = (frame.bottom() - place * height).round() - 0.5;

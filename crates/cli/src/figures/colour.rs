@@ -8,6 +8,9 @@ pub(super) const PALE: Colour = [228, 228, 228];
 /// Where there is no number.
 pub(super) const MISSING: Colour = [176, 176, 176];
 
+/// Where there is nothing, behind dots and around cells: white is a colour of differences.
+pub(super) const BACKDROP: Colour = [222, 222, 222];
+
 /// Okabe and Ito's colours, but for yellow, which is too light for lines.
 pub(super) const LINES: [Colour; 7] = [
     [0, 114, 178],

@@ -12,8 +12,10 @@ mod font;
 mod image;
 mod line;
 mod raster;
+mod samples;
 mod scene;
 mod svg;
+mod tile;
 
 use std::path::{Path, PathBuf};
 
@@ -22,6 +24,7 @@ use galerkin_data::io::write_whole;
 pub use convergence::{Curve, Epoch, Point, convergence, histories, resolutions};
 pub use image::{Field, FieldRow, Picture, fields, gallery, reconstructions};
 pub use line::{LineRow, Lines, lines};
+pub use samples::{Panel, Place, SampleRow, samples};
 pub use scene::Scene;
 
 /// Why a figure was not written.

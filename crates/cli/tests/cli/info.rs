@@ -9,7 +9,7 @@ fn a_dataset_says_where_it_comes_from_and_what_it_holds() {
     let lines: Vec<Vec<&str>> = said.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0].join(" "), "d: dataset of 6 samples");
     assert_eq!(lines[1].join(" "), "problem Darcy, coefficient 12 above and 3 below 0");
-    assert_eq!(lines[2].join(" "), "grid 9 × 9 points, with boundary");
+    assert_eq!(lines[2].join(" "), "grid 9 × 9 points, y and x closed");
     assert_eq!(lines[3].join(" "), "sizes 9, 5, 3, 2");
     assert_eq!(lines[4].join(" "), "seed 2");
     assert_eq!(lines[6].join(" "), "variable shape type min max mean NaN infinite");

@@ -113,8 +113,12 @@ fn square_problems_go_from_data_to_figures() {
 /// Relative L² error on the test samples of the mean of the others, on the grid of training or the coarse one.
 fn mean_as_output(desk: &Desk, inverse: bool) -> f64 {
     let data = galerkin_data::Dataset::open(desk.path("data")).unwrap().subsample_to(33).unwrap();
-    let data = if inverse { data.inverse(9).unwrap() } else { data };
-    let mean = data.fit_targets(&(0..32).collect::<Vec<_>>()).unwrap().mean.values;
+    let data = if inverse { data.inverse(Some(9)).unwrap() } else { data };
+    let mean = data
+        .fit_targets(&(0..32).collect::<Vec<_>>(), galerkin_data::dataset::Statistics::Point)
+        .unwrap()
+        .mean
+        .values;
     let tests = data.batch(&(32..40).collect::<Vec<_>>()).unwrap().target.values;
     let errors = galerkin::metrics::relative_l2(&mean.repeat(8), &tests, 8).unwrap();
     errors.iter().sum::<f64>() / 8.0
@@ -175,8 +179,8 @@ fn wrong_settings_and_folders_are_named() {
         |more: &str, code: i32| desk.fails(&format!("train burgers --data data {SMALL} {more} -q"), code);
     assert!(train("--set train.epoch=3 --out a", 2).contains("epoch"));
     assert!(train("--set model.attention=magic --out a", 2).contains("magic"));
-    assert!(train("--set data.train=1000 --out a", 1).contains("the dataset has 40"));
-    assert!(train("--set data.grid=100 --out a", 1).contains("sizes that work"));
+    assert!(train("--set data.train=1000 --out a", 2).contains("the dataset has 40"));
+    assert!(train("--set data.grid=100 --out a", 2).contains("sizes that work"));
     assert!(train("--device vulkan --out a", 2).contains("vulkan"));
     assert!(desk.fails("train heat --out a", 2).contains("the presets are"));
     assert!(desk.fails("train burgers --data nowhere --out a", 1).contains("nowhere"));

@@ -96,36 +96,40 @@ impl Element {
         }
     }
 
-    /// Reads `count` numbers from a stream. The memory for them doubles with what has been read and stops at `count`, so that a header
-    /// that promises too much costs little.
-    pub(crate) fn read(
+    /// Hands over `count` numbers from a stream, block by block; a header that promises too much costs one block.
+    pub(crate) fn scan(
         self,
         order: ByteOrder,
         stream: &mut impl Read,
         count: usize,
         source: &Source,
         variable: &str,
-    ) -> Result<Vec<f32>> {
+        take: &mut Take<'_>,
+    ) -> Result<()> {
         let mut values = Vec::with_capacity(count.min(BLOCK));
         let mut block = vec![0; count.min(BLOCK) * self.size()];
-        while values.len() < count {
-            let bytes = &mut block[..(count - values.len()).min(BLOCK) * self.size()];
+        let mut done = 0;
+        while done < count {
+            let bytes = &mut block[..(count - done).min(BLOCK) * self.size()];
             let read = read_full(stream, bytes).map_err(|error| {
-                let found = format!("{} and then a damaged stream ({error})", values.len());
+                let found = format!("{done} and then a damaged stream ({error})");
                 Error::content(source.path(), variable, format!("{count} values"), found)
             })?;
-            if values.capacity() < values.len() + read / self.size() {
-                values.reserve_exact((count - values.len()).min(values.len().max(BLOCK)));
-            }
+            values.clear();
             self.decode(order, &bytes[..read], &mut values);
             if read < bytes.len() {
-                let found = values.len().to_string();
+                let found = (done + values.len()).to_string();
                 return Err(Error::content(source.path(), variable, format!("{count} values"), found));
             }
+            take(done, &values)?;
+            done += values.len();
         }
-        Ok(values)
+        Ok(())
     }
 }
+
+/// What takes the values of a variable: the index of the first one in the order of the file, and some.
+pub(crate) type Take<'a> = dyn FnMut(usize, &[f32]) -> Result<()> + 'a;
 
 /// Order of the bytes of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +141,8 @@ pub(crate) enum ByteOrder {
 /// The most that deflate can grow: 1032 bytes out of one.
 pub(crate) const DEFLATE_RATIO: u64 = 1032;
 
-/// Numbers read at once.
-const BLOCK: usize = 1 << 16;
+/// Numbers read and handed over at once: 256 kB, so that they and their bytes stay in a cache.
+pub(crate) const BLOCK: usize = 1 << 16;
 
 /// How many numbers a shape has, if their bytes can be counted at all.
 pub(crate) fn count(shape: &[usize], element: Element) -> Option<usize> {
@@ -150,10 +154,59 @@ pub(crate) fn count(shape: &[usize], element: Element) -> Option<usize> {
     Some(count)
 }
 
+/// The values of an array row-major, from the order in which they are stored; `axes` are the axes from the slowest to the fastest.
+pub(crate) fn to_row_major(values: Vec<f32>, shape: &[usize], axes: &[usize]) -> Vec<f32> {
+    // Axes of length 1 may be anywhere.
+    let long: Vec<_> = axes.iter().copied().filter(|axis| shape[*axis] > 1).collect();
+    if long.is_sorted() || values.is_empty() {
+        return values;
+    }
+    if long.is_sorted_by(|a, b| a > b) {
+        return from_column_major(values, shape);
+    }
+    let mut strides = vec![0; shape.len()];
+    axes.iter().rev().fold(1, |stride, axis| {
+        strides[*axis] = stride;
+        stride * shape[*axis]
+    });
+    let mut places = Places::new(shape, &strides);
+    (0..values.len()).map(|_| values[places.next_place()]).collect()
+}
+
+/// Places Σ index·stride, the last index running fastest.
+#[derive(Clone, Debug)]
+pub(crate) struct Places<'a> {
+    shape: &'a [usize],
+    strides: &'a [usize],
+    index: Vec<usize>,
+    at: usize,
+}
+
+impl<'a> Places<'a> {
+    pub(crate) fn new(shape: &'a [usize], strides: &'a [usize]) -> Self {
+        Self { shape, strides, index: vec![0; shape.len()], at: 0 }
+    }
+
+    /// The next one; after the last comes the first again.
+    pub(crate) fn next_place(&mut self) -> usize {
+        let place = self.at;
+        for axis in (0..self.shape.len()).rev() {
+            if self.index[axis] + 1 < self.shape[axis] {
+                self.index[axis] += 1;
+                self.at += self.strides[axis];
+                break;
+            }
+            self.at -= self.strides[axis] * self.index[axis];
+            self.index[axis] = 0;
+        }
+        place
+    }
+}
+
 /// The values of an array that is stored with its first axis fastest, with its last axis fastest.
 ///
 /// Works on the plane of the first and the last axis, in squares that fit a cache, for every choice of the axes between.
-pub(crate) fn from_column_major(values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
+fn from_column_major(values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
     const SIDE: usize = 32;
     if shape.iter().filter(|n| **n > 1).count() < 2 || values.is_empty() {
         return values;
@@ -218,6 +271,26 @@ mod tests {
                 }
                 assert_eq!(*value, place as f32, "{shape:?} at {at}");
             }
+        }
+    }
+
+    #[test]
+    fn any_order_of_the_axes_is_put_right() {
+        let shape = [2, 3, 1, 4];
+        for axes in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 3, 1, 0], [1, 3, 0, 2], [3, 0, 2, 1], [0, 3, 1, 2]] {
+            // Value number `place` of the file has the row-major index its axes say.
+            let sizes = axes.map(|axis| shape[axis]);
+            let mut stored = vec![0.0; 24];
+            for (place, value) in stored.iter_mut().enumerate() {
+                let (mut rest, mut index) = (place, [0; 4]);
+                for (axis, n) in axes.iter().zip(sizes).rev() {
+                    index[*axis] = rest % n;
+                    rest /= n;
+                }
+                *value = index.iter().zip(shape).fold(0, |at, (i, n)| at * n + i) as f32;
+            }
+            let expected: Vec<_> = (0..24).map(|v| v as f32).collect();
+            assert_eq!(to_row_major(stored, &shape, &axes), expected, "{axes:?}");
         }
     }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use hdf5_reader::group::Group;
 use hdf5_reader::{
-    BytesStorage, Datatype, FileStorage, Hdf5File, OpenOptions, SliceInfo, SliceInfoElem, Storage,
+    BytesStorage, Datatype, FileStorage, H5Type, Hdf5File, OpenOptions, SliceInfo, SliceInfoElem, Storage,
 };
 
-use super::element::{ByteOrder, DEFLATE_RATIO, Element, from_column_major};
+use super::element::{BLOCK, ByteOrder, DEFLATE_RATIO, Element, Take};
 use super::source::{Bytes, Source};
-use super::{Format, Kind, Variable};
+use super::{Allowance, Format, Kind, Variable};
 use crate::error::{Error, Result};
 
 /// An open file.
@@ -27,7 +27,7 @@ pub(super) fn signature_at(head: &[u8], at: usize) -> bool {
 }
 
 /// All datasets at any depth, those of MATLAB's own bookkeeping left out.
-pub(super) fn open(source: &Source, format: Format) -> Result<(Vec<Variable>, Hdf5)> {
+pub(super) fn open(source: &Source, format: Format, allowance: Allowance) -> Result<(Vec<Variable>, Hdf5)> {
     let storage: Arc<dyn Storage> = match source.bytes() {
         Bytes::File(file) => {
             let file = file.try_clone().map_err(Error::io(source.path()))?;
@@ -35,8 +35,9 @@ pub(super) fn open(source: &Source, format: Format) -> Result<(Vec<Variable>, Hd
         }
         Bytes::Memory(bytes) => Arc::new(BytesStorage::from_shared(bytes.clone())),
     };
-    let most = usize::try_from(most_bytes(source)).unwrap_or(usize::MAX);
+    let most = usize::try_from(most_bytes(source).min(allowance.most)).unwrap_or(usize::MAX);
     let options = OpenOptions::default()
+        .with_chunk_cache_bytes(CACHE)
         .with_max_chunk_bytes(most)
         .with_max_read_bytes(most)
         .with_max_object_header_bytes(usize::try_from(source.len()).unwrap_or(usize::MAX));
@@ -48,16 +49,18 @@ pub(super) fn open(source: &Source, format: Format) -> Result<(Vec<Variable>, Hd
     Ok((variables, Hdf5(file)))
 }
 
-pub(super) fn read(
+/// Slab by slab. A chunk is decoded as a whole, whatever its size: the decoder has no smaller parts.
+pub(super) fn scan(
     source: &Source,
     Hdf5(file): &Hdf5,
     variable: &Variable,
-    format: Format,
     count: usize,
-) -> Result<Vec<f32>> {
+    allowance: Allowance,
+    take: &mut Take<'_>,
+) -> Result<()> {
     let name = &variable.name;
     let dataset = file.dataset(name).map_err(|error| wrong(source, name, error))?;
-    let Some((element, order)) = element_of(dataset.dtype()) else { unreachable!("only numbers are read") };
+    let Some((element, _)) = element_of(dataset.dtype()) else { unreachable!("only numbers are read") };
     let bytes = (count * element.size()) as u64;
     // Only chunks can be compressed. Those that were never written take no bytes of the file at all; beyond what deflate can grow
     // they are refused too.
@@ -71,36 +74,34 @@ pub(super) fn read(
             format!("a file of {} bytes", source.len()),
         ));
     }
-    let mut values = Vec::new();
-    let shape = dataset.shape();
-    // The decoder has slices of the number types of Rust only.
-    if count == 0 || shape.is_empty() || matches!(element, Element::Bool | Element::F16) {
-        let raw = dataset.read_raw_bytes().map_err(|error| wrong(source, name, error))?;
-        element.decode(order, &raw, &mut values);
-    } else {
-        // In slabs of the first axis, so that beside the result only a slab is in memory; along the borders of chunks, so that
-        // every chunk is decoded once.
-        let rows = shape[0];
-        let row_bytes = (bytes / rows).max(1);
-        let chunk_rows = dataset.chunks().and_then(|chunk| chunk.first().copied()).unwrap_or(1).max(1) as u64;
-        let slab = (SLAB / row_bytes).max(1).next_multiple_of(chunk_rows);
-        let mut start = 0;
-        while start < rows {
-            let end = rows.min(start.saturating_add(slab));
-            let selection = slab_of(start, end, shape.len());
-            read_slab(&dataset, element, &selection, &mut values)
-                .map_err(|error| wrong(source, name, error))?;
-            start = end;
+    if dataset.chunks().is_some() {
+        allowance.check(source, name, bytes)?;
+    }
+    if count == 0 {
+        return Ok(());
+    }
+    let mut done = 0;
+    for slab in slabs(dataset.shape(), dataset.chunks().as_deref(), element.size() as u64) {
+        let values = dataset.read_slice::<Single>(&slab).map_err(|error| wrong(source, name, error))?;
+        let values: Vec<f32> = values.iter().map(|Single(value)| *value).collect();
+        if values.len() > count - done {
+            return Err(Error::content(source.path(), name, format!("{count} values"), "more"));
+        }
+        for block in values.chunks(BLOCK) {
+            take(done, block)?;
+            done += block.len();
         }
     }
-    if values.len() != count {
-        return Err(Error::content(source.path(), name, format!("{count} values"), values.len().to_string()));
+    if done != count {
+        return Err(Error::content(source.path(), name, format!("{count} values"), done.to_string()));
     }
-    Ok(if format == Format::Mat73 { from_column_major(values, &variable.shape) } else { values })
+    Ok(())
 }
 
-/// Bytes read at once, at least a chunk.
-const SLAB: u64 = 16 << 20;
+/// Bytes read at once; four times as many where the borders of chunks ask for it.
+const SLAB: u64 = 8 << 20;
+/// Bytes of chunks that the decoder keeps. A chunk that reaches over several slabs is decoded once if it fits.
+const CACHE: usize = 64 << 20;
 /// Groups inside groups; links may go in circles.
 const DEEPEST: usize = 16;
 /// Variables of one file; links may multiply them.
@@ -144,7 +145,8 @@ fn list(
             // One dataset of a kind the decoder does not know must not hide the others.
             Err(error) => (vec![], Kind::Other(format!("a dataset that cannot be decoded ({error})"))),
         };
-        variables.push(Variable { name: full_name, shape, kind });
+        let variable = Variable::new(full_name, shape, kind);
+        variables.push(if format == Format::Mat73 { variable.column_major() } else { variable });
     }
     for name in groups {
         // MATLAB keeps the cells of cell arrays and its objects here.
@@ -209,39 +211,65 @@ fn element_of(dtype: &Datatype) -> Option<(Element, ByteOrder)> {
     }
 }
 
-/// Rows `start` to `end` of the first axis and all of the others.
-fn slab_of(start: u64, end: u64, rank: usize) -> SliceInfo {
-    let mut selection = SliceInfo::all(rank);
-    selection.selections[0] = SliceInfoElem::Slice { start, end, step: 1 };
-    selection
+/// The whole of a shape in parts that follow each other in row-major order: runs along one axis, all of the axes behind it, one
+/// index at a time of those before it. Along the borders of chunks, so that every chunk is decoded once.
+fn slabs(shape: &[u64], chunk: Option<&[u32]>, element_size: u64) -> impl Iterator<Item = SliceInfo> {
+    let behind = |axis: usize| shape[axis + 1..].iter().product::<u64>().max(1) * element_size;
+    let rank = shape.len();
+    let axis = (0..rank).find(|axis| behind(*axis) <= SLAB).unwrap_or(0);
+    let (rows, row_bytes) = if rank == 0 { (1, element_size) } else { (shape[axis], behind(axis)) };
+    let most_rows = (SLAB / row_bytes).max(1);
+    let chunk_rows = chunk.and_then(|chunk| chunk.get(axis).copied()).unwrap_or(1).max(1) as u64;
+    let aligned = most_rows.next_multiple_of(chunk_rows);
+    let slab = if aligned.saturating_mul(row_bytes) <= 4 * SLAB { aligned } else { most_rows };
+    let before: Vec<u64> = shape[..axis].to_vec();
+    let parts = rows.div_ceil(slab);
+    (0..before.iter().product::<u64>() * parts).map(move |number| {
+        let mut selection = SliceInfo::all(rank);
+        if rank > 0 {
+            let start = number % parts * slab;
+            selection.selections[axis] = SliceInfoElem::Slice { start, end: rows.min(start + slab), step: 1 };
+        }
+        let mut rest = number / parts;
+        for (axis, n) in before.iter().enumerate().rev() {
+            selection.selections[axis] = SliceInfoElem::Slice { start: rest % n, end: rest % n + 1, step: 1 };
+            rest /= n;
+        }
+        selection
+    })
 }
 
-/// Appends a slab. The decoder turns bytes into numbers of the stored type, in native order.
-fn read_slab(
-    dataset: &hdf5_reader::Dataset,
-    element: Element,
-    selection: &SliceInfo,
-    values: &mut Vec<f32>,
-) -> hdf5_reader::error::Result<()> {
-    macro_rules! slab {
-        ($type:ty) => {
-            values.extend(dataset.read_slice::<$type>(selection)?.iter().map(|value| *value as f32))
-        };
+/// A number of any type on its way to `f32`: the decoder's own numbers are those of Rust, without halves and truth values.
+#[derive(Clone, Copy)]
+struct Single(f32);
+
+impl H5Type for Single {
+    fn hdf5_type() -> Datatype {
+        f32::hdf5_type()
     }
-    match element {
-        Element::I8 => slab!(i8),
-        Element::U8 => slab!(u8),
-        Element::I16 => slab!(i16),
-        Element::U16 => slab!(u16),
-        Element::I32 => slab!(i32),
-        Element::U32 => slab!(u32),
-        Element::I64 => slab!(i64),
-        Element::U64 => slab!(u64),
-        Element::F32 => slab!(f32),
-        Element::F64 => slab!(f64),
-        Element::Bool | Element::F16 | Element::Bf16 => unreachable!("read as a whole"),
+
+    fn from_bytes(bytes: &[u8], dtype: &Datatype) -> hdf5_reader::error::Result<Self> {
+        let values = Self::decode_vec(bytes, dtype, 1).unwrap_or_else(|| Ok(Vec::new()))?;
+        values.first().copied().ok_or_else(|| {
+            hdf5_reader::error::Error::InvalidData(format!("expected a number, found {} bytes", bytes.len()))
+        })
     }
-    Ok(())
+
+    fn element_size(dtype: &Datatype) -> usize {
+        element_of(dtype).map_or(1, |(element, _)| element.size())
+    }
+
+    fn decode_vec(
+        raw: &[u8],
+        dtype: &Datatype,
+        count: usize,
+    ) -> Option<hdf5_reader::error::Result<Vec<Self>>> {
+        let (element, order) = element_of(dtype)?;
+        let bytes = raw.get(..count.checked_mul(element.size())?)?;
+        let mut values = Vec::with_capacity(count);
+        element.decode(order, bytes, &mut values);
+        Some(Ok(values.into_iter().map(Single).collect()))
+    }
 }
 
 fn wrong(source: &Source, place: &str, error: hdf5_reader::error::Error) -> Error {

@@ -8,9 +8,9 @@ use std::io::{BufReader, Read};
 
 use flate2::read::ZlibDecoder;
 
-use super::element::{ByteOrder, DEFLATE_RATIO, Element, from_column_major};
+use super::element::{ByteOrder, DEFLATE_RATIO, Element, Take};
 use super::source::{Source, Window};
-use super::{Kind, Variable};
+use super::{Allowance, Kind, Variable};
 use crate::error::{Error, Result};
 
 /// Where the element of a variable is.
@@ -61,7 +61,14 @@ pub(super) fn open(source: &Source) -> Result<(Vec<Variable>, Vec<Place>)> {
     Ok((variables, places))
 }
 
-pub(super) fn read(source: &Source, place: &Place, variable: &Variable, count: usize) -> Result<Vec<f32>> {
+pub(super) fn scan(
+    source: &Source,
+    place: &Place,
+    variable: &Variable,
+    count: usize,
+    allowance: Allowance,
+    take: &mut Take<'_>,
+) -> Result<()> {
     let name = &variable.name;
     let mut matrix = Matrix::open(source, place, name)?;
     let tag = matrix.tag("tag of the values")?;
@@ -71,10 +78,10 @@ pub(super) fn read(source: &Source, place: &Place, variable: &Variable, count: u
         return Err(matrix.wrong(&expected, format!("{} bytes", tag.len)));
     }
     let mut small;
-    let values = match tag.small {
+    match tag.small {
         Some(bytes) => {
             small = &bytes[..tag.len as usize];
-            stored.read(place.order, &mut small, count, source, name)?
+            stored.scan(place.order, &mut small, count, source, name, take)
         }
         None => {
             // Nothing is read before it is known that the bytes can become this many.
@@ -83,10 +90,12 @@ pub(super) fn read(source: &Source, place: &Place, variable: &Variable, count: u
                 let expected = format!("{} bytes of values", tag.len);
                 return Err(matrix.wrong(&expected, format!("{} bytes in the file", place.len)));
             }
-            stored.read(place.order, &mut matrix.stream, count, source, name)?
+            if place.compressed {
+                allowance.check(source, name, tag.len)?;
+            }
+            stored.scan(place.order, &mut matrix.stream, count, source, name, take)
         }
-    };
-    Ok(from_column_major(values, &variable.shape))
+    }
 }
 
 /// A variable opened up to its values.
@@ -152,7 +161,7 @@ impl<'a> Matrix<'a> {
         let name = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
         if !name.is_empty() {
             self.place = name.clone();
-            self.variable = Some(Variable { name, shape, kind });
+            self.variable = Some(Variable::new(name, shape, kind).column_major());
         }
         self
     }

@@ -1,4 +1,5 @@
-//! Files of the field: variables with name, shape and type of number, each read as an [`Array`] in the order numpy shows it.
+//! Files of the field: variables with name, shape and type of number. Each is read as an [`Array`] in the order numpy shows it, or
+//! block by block in the order of the file, so that a variable larger than memory is no trouble.
 //!
 //! | format | axes | what is read |
 //! | --- | --- | --- |
@@ -8,14 +9,15 @@
 //! | [`Format::Mat73`] | MATLAB's | the same, from HDF5, where the axes lie reversed |
 //! | [`Format::Hdf5`] | as h5py | numeric datasets at any depth, contiguous or chunked, gzip and shuffle |
 //! | [`Format::Safetensors`] | as stored | everything but 8-bit and smaller floats and complex numbers |
+//! | [`Format::Torch`] | as PyTorch | tensors alone, in lists and in dictionaries of any depth, with any strides |
 //!
-//! State dicts of PyTorch have a reader of their own, [`torch`].
+//! State dicts of PyTorch, as weights of a model, have a way of their own: [`torch::read`].
 //!
 //! All numbers become `f32`, rounded to nearest; doubles beyond its range become infinite, and [`Summary`] counts them.
 //!
 //! A file is not trusted. Every declared size is compared with the bytes there are before memory is taken; what is compressed
-//! is inflated block by block, never beyond what its declared shape needs, and shapes that need more than deflate can grow are
-//! refused at once.
+//! is inflated block by block, never beyond what its declared shape needs, and shapes that need more than deflate can grow, or
+//! more than [`Limits`] allow, are refused at once.
 
 mod element;
 mod hdf5;
@@ -35,12 +37,33 @@ pub use summary::Summary;
 
 use crate::Array;
 use crate::error::{Error, Result};
+use element::Take;
 use source::Source;
 pub use write::write_whole;
 
 /// Opens a file and lists its variables. The format is told by the first bytes, else by the extension.
 pub fn open(path: impl AsRef<Path>) -> Result<File> {
-    File::new(Source::open(path.as_ref())?)
+    open_with(path, Limits::default())
+}
+
+/// The same, with other limits.
+pub fn open_with(path: impl AsRef<Path>, limits: Limits) -> Result<File> {
+    File::new(Source::open(path.as_ref())?, limits)
+}
+
+/// How far a file is trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Times the length of its file that a compressed variable may have. Whatever the factor, 64 MB are allowed: small files of
+    /// plain data are compressed a thousandfold at times, and that much memory is there.
+    pub expansion: u64,
+}
+
+impl Default for Limits {
+    /// A factor of 100: fields of real data compress by less than ten, fields of few different values by some tens.
+    fn default() -> Self {
+        Self { expansion: 100 }
+    }
 }
 
 /// A file whose variables are known.
@@ -50,6 +73,7 @@ pub struct File {
     format: Format,
     variables: Vec<Variable>,
     reader: Reader,
+    allowance: Allowance,
 }
 
 /// A variable of a file.
@@ -61,6 +85,9 @@ pub struct Variable {
     pub shape: Vec<usize>,
     /// What it holds.
     pub kind: Kind,
+    /// The axes from the slowest to the fastest, as [`File::scan`] gives the values: 0, 1, 2 is row-major, 2, 1, 0 is column-major
+    /// (MATLAB, `fortran_order`), and tensors of PyTorch have any order.
+    pub order: Vec<usize>,
 }
 
 /// What a variable holds.
@@ -87,12 +114,19 @@ pub enum Format {
     Hdf5,
     /// Safetensors.
     Safetensors,
+    /// PyTorch since 1.6.
+    Torch,
 }
 
 impl File {
     /// A file whose bytes are in memory; `name` gives its extension and is what errors call it.
     pub fn from_bytes(name: impl AsRef<Path>, bytes: Vec<u8>) -> Result<Self> {
-        Self::new(Source::from_bytes(name.as_ref(), bytes))
+        Self::from_bytes_with(name, bytes, Limits::default())
+    }
+
+    /// The same, with other limits.
+    pub fn from_bytes_with(name: impl AsRef<Path>, bytes: Vec<u8>, limits: Limits) -> Result<Self> {
+        Self::new(Source::from_bytes(name.as_ref(), bytes), limits)
     }
 
     /// The path or name it was opened with.
@@ -115,8 +149,29 @@ impl File {
         self.find(name).map(|at| &self.variables[at])
     }
 
-    /// The values of a variable, row-major.
+    /// The values of a variable, row-major, all in memory.
     pub fn read(&self, name: &str) -> Result<Array> {
+        let variable = self.variable(name)?;
+        let mut values = Vec::new();
+        self.scan(name, &mut |_, block| {
+            let count = variable.len();
+            if values.capacity() < values.len() + block.len() {
+                // The memory doubles with what has been read and stops at the count: a header that promises too much costs little.
+                values.reserve_exact((count - values.len()).min(values.len().max(block.len())));
+            }
+            values.extend_from_slice(block);
+            Ok(())
+        })?;
+        debug_assert_eq!(values.len(), variable.len());
+        let values = element::to_row_major(values, &variable.shape, &variable.order);
+        Ok(Array { shape: variable.shape.clone(), values })
+    }
+
+    /// The values of a variable in the order of the file ([`Variable::order`]), in blocks of at most 256 kB, each with the index of
+    /// its first value. An error of `take` ends the reading and is returned.
+    ///
+    /// However large the variable, a few megabytes are in memory; where HDF5 is chunked, two chunks at least.
+    pub fn scan(&self, name: &str, take: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
         let at = self.find(name)?;
         let variable = &self.variables[at];
         let Kind::Numbers(element) = variable.kind else {
@@ -127,18 +182,32 @@ impl File {
             let found = format!("shape {:?}", variable.shape);
             return Err(Error::content(self.path(), name, "a shape that memory can hold", found));
         };
-        let values = match &self.reader {
-            Reader::Npy(header) => header.read_all(&self.source, name),
-            Reader::Npz(entries) => npz::read(&self.source, &entries[at], name),
-            Reader::Mat5(places) => mat5::read(&self.source, &places[at], variable, count),
-            Reader::Hdf5(file) => hdf5::read(&self.source, file, variable, self.format, count),
-            Reader::Safetensors(places) => safetensors::read(&self.source, places[at], element, count, name),
-        }?;
-        debug_assert_eq!(values.len(), count);
-        Ok(Array { shape: variable.shape.clone(), values })
+        let (source, allowance) = (&self.source, self.allowance);
+        let take: &mut Take<'_> = take;
+        match &self.reader {
+            Reader::Npy(header) => {
+                header.scan(&mut source.window(header.offset, u64::MAX), source, name, take)
+            }
+            Reader::Npz(entries) => npz::scan(source, &entries[at], name, allowance, take),
+            Reader::Mat5(places) => mat5::scan(source, &places[at], variable, count, allowance, take),
+            Reader::Hdf5(file) => hdf5::scan(source, file, variable, count, allowance, take),
+            Reader::Safetensors(places) => safetensors::scan(source, places[at], element, count, name, take),
+            Reader::Torch(tensors) => tensors.scan(source, at, take),
+        }
     }
 
-    fn new(source: Source) -> Result<Self> {
+    /// Range and mean of a variable, which is not held in memory.
+    pub fn summary(&self, name: &str) -> Result<Summary> {
+        let mut summary = Summary::default();
+        self.scan(name, &mut |_, values| {
+            summary.add(values);
+            Ok(())
+        })?;
+        Ok(summary)
+    }
+
+    fn new(source: Source, limits: Limits) -> Result<Self> {
+        let allowance = Allowance::new(&source, limits);
         let format = Format::of(&source)?;
         let (variables, reader) = match format {
             Format::Npy => npy::open(&source).map(|(variables, header)| (variables, Reader::Npy(header)))?,
@@ -148,12 +217,15 @@ impl File {
             Format::Mat5 => {
                 mat5::open(&source).map(|(variables, places)| (variables, Reader::Mat5(places)))?
             }
-            Format::Mat73 | Format::Hdf5 => hdf5::open(&source, format)
+            Format::Mat73 | Format::Hdf5 => hdf5::open(&source, format, allowance)
                 .map(|(variables, file)| (variables, Reader::Hdf5(Box::new(file))))?,
             Format::Safetensors => safetensors::open(&source)
                 .map(|(variables, places)| (variables, Reader::Safetensors(places)))?,
+            Format::Torch => torch::open(&source)
+                .map(|(variables, tensors)| (variables, Reader::Torch(tensors)))
+                .map_err(|problem| Error::from(torch::Error { path: source.path().into(), problem }))?,
         };
-        Ok(Self { source, format, variables, reader })
+        Ok(Self { source, format, variables, reader, allowance })
     }
 
     fn find(&self, name: &str) -> Result<usize> {
@@ -162,6 +234,29 @@ impl File {
             variable: name.into(),
             known: known(&self.variables),
         })
+    }
+}
+
+impl Variable {
+    /// Row-major.
+    fn new(name: String, shape: Vec<usize>, kind: Kind) -> Self {
+        let order = (0..shape.len()).collect();
+        Self { name, shape, kind, order }
+    }
+
+    fn column_major(mut self) -> Self {
+        self.order = (0..self.shape.len()).rev().collect();
+        self
+    }
+
+    /// How many values it has.
+    pub fn len(&self) -> usize {
+        self.shape.iter().fold(1, |product: usize, n| product.saturating_mul(*n))
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
     }
 }
 
@@ -185,6 +280,7 @@ impl Format {
             Format::Mat73 => "MATLAB 7.3",
             Format::Hdf5 => "HDF5",
             Format::Safetensors => "safetensors",
+            Format::Torch => "PyTorch",
         }
     }
 
@@ -195,7 +291,11 @@ impl Format {
             return Ok(Format::Npy);
         }
         if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
-            return Ok(Format::Npz);
+            let named = matches!(extension(source), Some("pt" | "pth"));
+            return Ok(if named || torch::has_pickle(source) { Format::Torch } else { Format::Npz });
+        }
+        if head.starts_with(torch::OLD) {
+            return Ok(Format::Torch);
         }
         if hdf5::signature_at(&head, 0) {
             return Ok(Format::Hdf5);
@@ -213,16 +313,17 @@ impl Format {
         if head.len() > 8 && head[8] == b'{' && head[4..8] == [0; 4] {
             return Ok(Format::Safetensors);
         }
-        match source.path().extension().and_then(|extension| extension.to_str()) {
+        match extension(source) {
             Some("npy") => Ok(Format::Npy),
             Some("npz") => Ok(Format::Npz),
             Some("mat") => Ok(Format::Mat5),
             Some("h5" | "hdf5") => Ok(Format::Hdf5),
             Some("safetensors") => Ok(Format::Safetensors),
+            Some("pt" | "pth") => Ok(Format::Torch),
             _ => Err(Error::content(
                 source.path(),
                 "first bytes",
-                "a file of numpy, MATLAB 5 to 7.3, HDF5 or safetensors",
+                "a file of numpy, MATLAB 5 to 7.3, HDF5, safetensors or PyTorch",
                 format!("{:02x?}", &head[..head.len().min(8)]),
             )),
         }
@@ -237,6 +338,40 @@ enum Reader {
     Mat5(Vec<mat5::Place>),
     Hdf5(Box<hdf5::Hdf5>),
     Safetensors(Vec<(u64, u64)>),
+    Torch(torch::Tensors),
+}
+
+/// What compressed variables of one file may take.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    /// Bytes of one variable.
+    most: u64,
+    factor: u64,
+}
+
+impl Allowance {
+    fn new(source: &Source, Limits { expansion }: Limits) -> Self {
+        Self { most: source.len().saturating_mul(expansion).max(64 << 20), factor: expansion }
+    }
+
+    /// `Ok` if a compressed variable may have so many bytes.
+    fn check(&self, source: &Source, variable: &str, bytes: u64) -> Result<()> {
+        if bytes <= self.most {
+            return Ok(());
+        }
+        Err(Error::Expansion {
+            path: source.path().into(),
+            variable: variable.into(),
+            bytes,
+            file: source.len(),
+            factor: self.factor,
+            needed: bytes.div_ceil(source.len().max(1)),
+        })
+    }
+}
+
+fn extension(source: &Source) -> Option<&str> {
+    source.path().extension().and_then(|extension| extension.to_str())
 }
 
 /// Enough for the farthest place a signature is looked for.

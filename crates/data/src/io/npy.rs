@@ -5,7 +5,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::element::{ByteOrder, Element, count, from_column_major};
+use super::element::{ByteOrder, Element, Take, count};
 use super::source::Source;
 use super::{Kind, Variable};
 use crate::error::{Error, Result};
@@ -87,7 +87,8 @@ impl Rows {
 pub(super) fn open(source: &Source) -> Result<(Vec<Variable>, Header)> {
     let header = Header::of_file(source)?;
     let name = source.path().file_stem().map_or("array".into(), |stem| stem.to_string_lossy().into_owned());
-    let variable = Variable { name, shape: header.shape.clone(), kind: Kind::Numbers(header.element) };
+    let variable = Variable::new(name, header.shape.clone(), Kind::Numbers(header.element));
+    let variable = if header.fortran { variable.column_major() } else { variable };
     Ok((vec![variable], header))
 }
 
@@ -157,20 +158,15 @@ impl Header {
         self.shape.iter().product()
     }
 
-    /// All values of a file, row-major.
-    pub(super) fn read_all(&self, source: &Source, name: &str) -> Result<Vec<f32>> {
-        self.read_values(&mut source.window(self.offset, u64::MAX), source, name)
-    }
-
-    /// All values from a stream that stands behind the header, row-major.
-    pub(super) fn read_values(
+    /// All values from a stream that stands behind the header, in the order of the stream.
+    pub(super) fn scan(
         &self,
         stream: &mut impl Read,
         source: &Source,
         name: &str,
-    ) -> Result<Vec<f32>> {
-        let values = self.element.read(self.order, stream, self.count(), source, name)?;
-        Ok(if self.fortran { from_column_major(values, &self.shape) } else { values })
+        take: &mut Take<'_>,
+    ) -> Result<()> {
+        self.element.scan(self.order, stream, self.count(), source, name, take)
     }
 }
 

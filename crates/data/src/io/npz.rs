@@ -4,10 +4,10 @@ use std::io::BufReader;
 
 use zip::ZipArchive;
 
-use super::element::DEFLATE_RATIO;
+use super::element::{DEFLATE_RATIO, Take};
 use super::npy::Header;
 use super::source::{Source, Window};
-use super::{Kind, Variable};
+use super::{Allowance, Kind, Variable};
 use crate::error::{Error, Result};
 
 /// Where an array is.
@@ -32,7 +32,9 @@ pub(super) fn open(source: &Source) -> Result<(Vec<Variable>, Vec<Entry>)> {
             // Arrays of text or of objects may lie beside numbers; the message says what was found.
             Err(error) => (vec![], Kind::Other(format!("no array that can be read ({error})")), None),
         };
-        variables.push(Variable { name: name.into(), shape, kind });
+        let variable = Variable::new(name.into(), shape, kind);
+        let fortran = header.as_ref().is_some_and(|header| header.fortran);
+        variables.push(if fortran { variable.column_major() } else { variable });
         entries.push(Entry { index, header });
     }
     if entries.is_empty() {
@@ -42,23 +44,32 @@ pub(super) fn open(source: &Source) -> Result<(Vec<Variable>, Vec<Entry>)> {
     Ok((variables, entries))
 }
 
-pub(super) fn read(source: &Source, entry: &Entry, name: &str) -> Result<Vec<f32>> {
+pub(super) fn scan(
+    source: &Source,
+    entry: &Entry,
+    name: &str,
+    allowance: Allowance,
+    take: &mut Take<'_>,
+) -> Result<()> {
     let Some(header) = &entry.header else { unreachable!("only arrays of numbers are read") };
     let mut archive = archive(source)?;
     let mut stream = archive.by_index(entry.index).map_err(|error| wrong(source, name, error))?;
+    if stream.compression() != zip::CompressionMethod::Stored {
+        allowance.check(source, name, (header.count() * header.element.size()) as u64)?;
+    }
     // The header again, to stand behind it.
     let again = Header::read(&mut stream, source, name, u64::MAX)?;
     if again != *header {
         return Err(Error::content(source.path(), name, "the header of the listing", "another header"));
     }
-    let values = header.read_values(&mut stream, source, name)?;
+    header.scan(&mut stream, source, name, take)?;
     // Reading on to the end makes the archive's checksum speak.
     let after = std::io::copy(&mut std::io::Read::take(&mut stream, 1), &mut std::io::sink())
         .map_err(|error| Error::content(source.path(), name, "an undamaged entry", error.to_string()))?;
     if after > 0 {
-        return Err(Error::content(source.path(), name, format!("{} values", values.len()), "more bytes"));
+        return Err(Error::content(source.path(), name, format!("{} values", header.count()), "more bytes"));
     }
-    Ok(values)
+    Ok(())
 }
 
 /// The header of an entry, checked against what its bytes can become.

@@ -3,7 +3,7 @@
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
-use super::element::{ByteOrder, Element};
+use super::element::{ByteOrder, Element, Take};
 use super::source::Source;
 use super::{Kind, Variable};
 use crate::error::{Error, Result};
@@ -37,23 +37,24 @@ pub(super) fn open(source: &Source) -> Result<(Vec<Variable>, Vec<(u64, u64)>)> 
             Some(element) => Kind::Numbers(element),
             None => Kind::Other(format!("{:?}", info.dtype)),
         };
-        Variable { name, shape: info.shape.clone(), kind }
+        Variable::new(name, info.shape.clone(), kind)
     });
     Ok((variables.collect(), places))
 }
 
-pub(super) fn read(
+pub(super) fn scan(
     source: &Source,
     (start, len): (u64, u64),
     element: Element,
     count: usize,
     name: &str,
-) -> Result<Vec<f32>> {
+    take: &mut Take<'_>,
+) -> Result<()> {
     if len != (count * element.size()) as u64 {
         let expected = format!("{count} values of {}", element.name());
         return Err(Error::content(source.path(), name, expected, format!("{len} bytes")));
     }
-    element.read(ByteOrder::Little, &mut source.window(start, len), count, source, name)
+    element.scan(ByteOrder::Little, &mut source.window(start, len), count, source, name, take)
 }
 
 fn element_of(dtype: Dtype) -> Option<Element> {

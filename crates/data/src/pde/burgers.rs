@@ -10,12 +10,79 @@
 //! those are dropped whose effect is estimated below the tolerance, because viscosity kills them before they act.
 //! What cannot be resolved within the limits is an error.
 
-use super::SolveError;
-use super::etd::{Coefficients, Grid};
-use crate::random_field::sample_periodic;
+use super::etd::{Coefficients, Lattice};
+use super::{Equation, Sample, Sampler, check_law, single};
+use crate::domain::Grid;
+use crate::error::{Error, Result};
+use crate::random::{Purpose, Stream};
+use crate::random_field::{self, FieldLaw, sample_periodic};
 use realfft::RealFftPlanner;
 use realfft::num_complex::Complex;
+use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
+
+/// Initial values of Burgers' equation and its solution at a later time, on a periodic grid.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Burgers {
+    /// Points n.
+    pub points: usize,
+    /// ν.
+    pub viscosity: f64,
+    /// T.
+    pub time: f64,
+    /// Tolerance of the solver.
+    pub tolerance: f64,
+    /// The law of the initial values.
+    pub initial: FieldLaw,
+}
+
+impl Default for Burgers {
+    fn default() -> Self {
+        Self {
+            points: 8192,
+            viscosity: 0.1 / std::f64::consts::TAU,
+            time: 1.0,
+            tolerance: Options::default().tolerance,
+            initial: FieldLaw::BURGERS,
+        }
+    }
+}
+
+impl Equation for Burgers {
+    fn describe(&self) -> String {
+        format!("Burgers, viscosity {:.6}, time {}", self.viscosity, self.time)
+    }
+
+    fn channels(&self) -> [&'static str; 2] {
+        ["u0", "u"]
+    }
+
+    fn titles(&self) -> [String; 2] {
+        ["u(x, 0)".into(), format!("u(x, {})", self.time)]
+    }
+
+    fn grid(&self) -> Grid {
+        Grid::unit(&[self.points], true)
+    }
+
+    fn sampler(&self) -> Result<Sampler<'_>> {
+        super::check("points", self.points, 1)?;
+        check_law(&self.initial, self.initial.modes)?;
+        Ok(Box::new(|seed, index| {
+            let stream = Stream { seed, purpose: Purpose::Initial, index };
+            let series = random_field::periodic(&self.initial, &stream);
+            let options = Options { tolerance: self.tolerance, ..Options::default() };
+            let solution = solve_series(&series, self.viscosity, self.time, self.points, &options)?;
+            let input = sample_periodic(&series, self.points);
+            Ok(Sample { input: single(&input), target: single(&solution.u) })
+        }))
+    }
+
+    fn solve(&self, input: &[f64], points: &[usize]) -> Option<Result<Vec<f64>>> {
+        Some(solve(input, self.viscosity, self.time, points[0]))
+    }
+}
 
 /// How exact, and at what greatest cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,15 +114,15 @@ pub struct Solution {
 }
 
 /// The solution at time T, at `n_out` points j/n_out, from values of u at as many points j/n as there are.
-pub fn solve(u0: &[f64], viscosity: f64, time: f64, n_out: usize) -> Result<Vec<f64>, SolveError> {
+pub fn solve(u0: &[f64], viscosity: f64, time: f64, n_out: usize) -> Result<Vec<f64>> {
     Ok(solve_series(&coefficients(u0)?, viscosity, time, n_out, &Options::default())?.u)
 }
 
 /// Fourier coefficients c_0 … c_{n/2} of values at j/n: u = c_0 + 2 Re Σ_{k≥1} c_k e^{2πikx}.
-pub fn coefficients(u: &[f64]) -> Result<Vec<Complex<f64>>, SolveError> {
+pub fn coefficients(u: &[f64]) -> Result<Vec<Complex<f64>>> {
     let n = u.len();
     if n == 0 {
-        return Err(SolveError::invalid("initial values", "at least one", "none"));
+        return Err(Error::invalid("initial values", "at least one", "none"));
     }
     let transform = RealFftPlanner::new().plan_fft_forward(n);
     let mut half = transform.make_output_vec();
@@ -75,13 +142,13 @@ pub fn solve_series(
     time: f64,
     n_out: usize,
     options: &Options,
-) -> Result<Solution, SolveError> {
+) -> Result<Solution> {
     check(initial, viscosity, time)?;
     if !(options.tolerance > 1e-14 && options.tolerance < 1.0) {
-        return Err(SolveError::invalid("tolerance", "between 1e-14 and 1", options.tolerance));
+        return Err(Error::invalid("tolerance", "between 1e-14 and 1", options.tolerance));
     }
     if options.most_points < 64 {
-        return Err(SolveError::invalid("most_points", "at least 64", options.most_points));
+        return Err(Error::invalid("most_points", "at least 64", options.most_points));
     }
     let rough = Rough::new(initial, viscosity, time, options.tolerance);
     let mut points = rough.first_guess().min(options.most_points);
@@ -90,7 +157,7 @@ pub fn solve_series(
             points *= 2;
         }
         if points > options.most_points {
-            return Err(SolveError::Unresolved { points: options.most_points, viscosity });
+            return Err(Error::Unresolved { points: options.most_points, viscosity });
         }
         match march(initial, &rough, points)? {
             Some((series, steps, error)) => {
@@ -109,13 +176,13 @@ pub fn solve_fixed(
     n_out: usize,
     points: usize,
     steps: usize,
-) -> Result<Vec<f64>, SolveError> {
+) -> Result<Vec<f64>> {
     check(initial, viscosity, time)?;
     if points < 4 || steps == 0 {
         let found = format!("{points} points and {steps} steps");
-        return Err(SolveError::invalid("discretisation", "at least 4 points and 1 step", found));
+        return Err(Error::invalid("discretisation", "at least 4 points and 1 step", found));
     }
-    let mut grid = Grid::new(points, modes(points));
+    let mut grid = Lattice::new(points, modes(points));
     let coefficients = Coefficients::new(viscosity, time / steps as f64, modes(points));
     let mut u = truncated(initial, modes(points));
     let (mut slope, mut next) = (u.clone(), u.clone());
@@ -141,10 +208,10 @@ fn march(
     initial: &[Complex<f64>],
     rough: &Rough,
     points: usize,
-) -> Result<Option<(Vec<Complex<f64>>, usize, f64)>, SolveError> {
+) -> Result<Option<(Vec<Complex<f64>>, usize, f64)>> {
     let (viscosity, time, tolerance) = (rough.viscosity, rough.time, rough.tolerance);
     let modes = modes(points);
-    let mut grid = Grid::new(points, modes);
+    let mut grid = Lattice::new(points, modes);
     // Level p: pairs of steps that cover T/2ᵖ. Its coefficients are those of the single step, and those of the halves
     // are the next level's.
     let mut table: Vec<Option<Coefficients>> = vec![None; FINEST as usize + 2];
@@ -174,7 +241,7 @@ fn march(
         if difference > allowed || difference.is_nan() {
             level += 1;
             if level > FINEST {
-                return Err(SolveError::Step { time: time * now as f64 / end as f64, viscosity });
+                return Err(Error::Step { time: time * now as f64 / end as f64, viscosity });
             }
             continue;
         }
@@ -264,15 +331,15 @@ fn last_tenth(modes: usize) -> usize {
     modes - modes / 10
 }
 
-pub(super) fn check(initial: &[Complex<f64>], viscosity: f64, time: f64) -> Result<(), SolveError> {
+pub(super) fn check(initial: &[Complex<f64>], viscosity: f64, time: f64) -> Result<()> {
     if !(viscosity > 0.0 && viscosity.is_finite()) {
-        return Err(SolveError::invalid("viscosity", "a positive number", viscosity));
+        return Err(Error::invalid("viscosity", "a positive number", viscosity));
     }
     if !(time > 0.0 && time.is_finite()) {
-        return Err(SolveError::invalid("time", "a positive number", time));
+        return Err(Error::invalid("time", "a positive number", time));
     }
     match initial.iter().find(|c| !(c.re.is_finite() && c.im.is_finite())) {
-        Some(c) => Err(SolveError::invalid("initial values", "finite numbers", c)),
+        Some(c) => Err(Error::invalid("initial values", "finite numbers", c)),
         None => Ok(()),
     }
 }

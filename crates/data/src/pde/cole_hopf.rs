@@ -7,7 +7,7 @@
 //! amplitude 1 has range(Φ) = 1/π: a span of e¹⁰ at ν = 0.1/2π, which costs some four digits, and of e¹⁵⁹ at ν = 10⁻³, where θ
 //! comes out negative. So this is no generator for every viscosity; a loss beyond `tolerance` is an error.
 
-use super::SolveError;
+use crate::error::{Error, Result};
 use crate::random_field::sample_periodic;
 use realfft::RealFftPlanner;
 use realfft::num_complex::Complex;
@@ -22,7 +22,7 @@ pub fn solve(
     time: f64,
     n_out: usize,
     tolerance: f64,
-) -> Result<Vec<f64>, SolveError> {
+) -> Result<Vec<f64>> {
     super::burgers::check(initial, viscosity, time)?;
     let mean = initial.first().map_or(0.0, |c| c.re);
     // θ0 is no smoother than Φ: four times the points of its series leave the aliases of a rough one below rounding.
@@ -55,7 +55,7 @@ pub fn solve(
     let smallest = theta.iter().copied().fold(f64::INFINITY, f64::min);
     let loss = f64::EPSILON / smallest;
     if !(smallest > 0.0 && loss <= tolerance) {
-        return Err(SolveError::Cancellation { viscosity, smallest });
+        return Err(Error::Cancellation { viscosity, smallest });
     }
     Ok(theta.iter().zip(&slope).map(|(theta, slope)| mean - 2.0 * viscosity * slope / theta).collect())
 }

@@ -10,8 +10,130 @@
 //! error by 3 at least, and 10⁻¹⁰ takes some twenty. (A factor before the preconditioner would change nothing: conjugate gradients do
 //! not see it.)
 
-use super::SolveError;
+use super::eigen::{self, Eigenpair};
 use super::poisson::{Poisson, Scratch};
+use super::{Equation, Sample, Sampler, check_law, single};
+use crate::domain::Grid;
+use crate::error::{Error, Result};
+use crate::random::{Purpose, Stream};
+use crate::random_field::{self, FieldLaw};
+use serde::{Deserialize, Serialize};
+
+/// Coefficients of Darcy's equation and its solution, on the vertices of a square grid.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Darcy {
+    /// Vertices n a side, boundary included.
+    pub points: usize,
+    /// f, the same everywhere.
+    pub source: f64,
+    /// Tolerance of the solver.
+    pub tolerance: f64,
+    /// How the field becomes a coefficient.
+    pub coefficient: Coefficient,
+    /// The law of the field behind the coefficient.
+    pub field: FieldLaw,
+}
+
+impl Default for Darcy {
+    fn default() -> Self {
+        Self {
+            points: 421,
+            source: 1.0,
+            tolerance: Options::default().tolerance,
+            coefficient: Coefficient::Threshold { at: 0.0, above: 12.0, below: 3.0 },
+            field: FieldLaw::DARCY,
+        }
+    }
+}
+
+/// How a Gaussian field g becomes a positive coefficient a.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Coefficient {
+    /// Two phases with sharp interfaces.
+    Threshold {
+        /// Where g is cut.
+        at: f64,
+        /// a where g ≥ at.
+        above: f64,
+        /// a where g < at.
+        below: f64,
+    },
+    /// a = exp(location + scale·g).
+    Lognormal {
+        /// The mean of log a.
+        location: f64,
+        /// The factor of g.
+        scale: f64,
+    },
+}
+
+impl Equation for Darcy {
+    fn describe(&self) -> String {
+        match self.coefficient {
+            Coefficient::Threshold { at, above, below } => {
+                format!("Darcy, coefficient {above} above and {below} below {at}")
+            }
+            Coefficient::Lognormal { location, scale } => {
+                format!("Darcy, coefficient exp({location} + {scale}·g)")
+            }
+        }
+    }
+
+    fn channels(&self) -> [&'static str; 2] {
+        ["a", "u"]
+    }
+
+    fn titles(&self) -> [String; 2] {
+        ["coefficient a(x, y)".into(), "solution u(x, y)".into()]
+    }
+
+    fn grid(&self) -> Grid {
+        Grid::unit(&[self.points; 2], false)
+    }
+
+    fn sampler(&self) -> Result<Sampler<'_>> {
+        check_law(&self.field, self.field.modes.saturating_mul(self.field.modes))?;
+        let solver = Solver::new(self.points)?;
+        Ok(Box::new(move |seed, index| {
+            let stream = Stream { seed, purpose: Purpose::Coefficient, index };
+            let mut a = random_field::neumann(&self.field, &stream, self.points);
+            a.iter_mut().for_each(|g| *g = self.coefficient.of(*g));
+            let options = Options { tolerance: self.tolerance, ..Options::default() };
+            let solution = solver.solve(&a, &vec![self.source; a.len()], &options)?;
+            Ok(Sample { input: single(&a), target: single(&solution.u) })
+        }))
+    }
+
+    fn solve(&self, input: &[f64], _: &[usize]) -> Option<Result<Vec<f64>>> {
+        Some(solve(input, &vec![self.source; input.len()], self.tolerance))
+    }
+
+    fn zero_boundary(&self) -> bool {
+        true
+    }
+
+    fn eigenfunctions(&self, input: &[f64], n: usize, count: usize) -> Option<Result<Vec<Eigenpair>>> {
+        Some(eigen::eigenfunctions(input, n, count))
+    }
+}
+
+impl Coefficient {
+    /// a for a value of the field.
+    pub fn of(&self, g: f64) -> f64 {
+        match *self {
+            Self::Threshold { at, above, below } => {
+                if g >= at {
+                    above
+                } else {
+                    below
+                }
+            }
+            Self::Lognormal { location, scale } => libm::exp(location + scale * g),
+        }
+    }
+}
 
 /// When to stop.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,7 +163,7 @@ pub struct Solution {
 }
 
 /// The solution for a and f given at the n × n vertices, row by row.
-pub fn solve(a: &[f64], f: &[f64], tolerance: f64) -> Result<Vec<f64>, SolveError> {
+pub fn solve(a: &[f64], f: &[f64], tolerance: f64) -> Result<Vec<f64>> {
     let n = a.len().isqrt();
     Ok(Solver::new(n)?.solve(a, f, &Options { tolerance, ..Options::default() })?.u)
 }
@@ -54,31 +176,31 @@ pub struct Solver {
 
 impl Solver {
     /// A grid of n × n vertices.
-    pub fn new(n: usize) -> Result<Self, SolveError> {
+    pub fn new(n: usize) -> Result<Self> {
         // The preconditioner has (n − 2)² numbers; 2¹³ vertices a side are half a gigabyte.
         if !(3..=8193).contains(&n) {
-            return Err(SolveError::invalid("grid", "3 to 8193 vertices a side", n));
+            return Err(Error::invalid("grid", "3 to 8193 vertices a side", n));
         }
         Ok(Self { n, poisson: Poisson::new(n - 2) })
     }
 
     /// The solution for a and f given at the n × n vertices, row by row; f on the boundary is not used.
-    pub fn solve(&self, a: &[f64], f: &[f64], options: &Options) -> Result<Solution, SolveError> {
+    pub fn solve(&self, a: &[f64], f: &[f64], options: &Options) -> Result<Solution> {
         let n = self.n;
         for (name, values) in [("coefficient", a), ("right-hand side", f)] {
             if values.len() != n * n {
                 let expected = format!("{n} × {n} = {} values", n * n);
-                return Err(SolveError::invalid(name, expected, values.len()));
+                return Err(Error::invalid(name, expected, values.len()));
             }
         }
         if let Some(v) = a.iter().find(|v| !(**v > 0.0 && v.is_finite())) {
-            return Err(SolveError::invalid("coefficient", "positive numbers", v));
+            return Err(Error::invalid("coefficient", "positive numbers", v));
         }
         if let Some(v) = f.iter().find(|v| !v.is_finite()) {
-            return Err(SolveError::invalid("right-hand side", "finite numbers", v));
+            return Err(Error::invalid("right-hand side", "finite numbers", v));
         }
         if !(options.tolerance > 0.0 && options.tolerance < 1.0) {
-            return Err(SolveError::invalid("tolerance", "between 0 and 1", options.tolerance));
+            return Err(Error::invalid("tolerance", "between 0 and 1", options.tolerance));
         }
         let (interior, iterations, residual) = Gradients::new(self, a, f).run(options)?;
         let mut u = vec![0.0; n * n];
@@ -125,7 +247,7 @@ impl<'a> Gradients<'a> {
         }
     }
 
-    fn run(mut self, options: &Options) -> Result<(Vec<f64>, usize, f64), SolveError> {
+    fn run(mut self, options: &Options) -> Result<(Vec<f64>, usize, f64)> {
         let size = dot(&self.b, &self.b).sqrt();
         if size == 0.0 {
             return Ok((self.u, 0, 0.0));
@@ -160,7 +282,7 @@ impl<'a> Gradients<'a> {
             self.direction.iter_mut().zip(&self.preconditioned).for_each(|(p, z)| *p = z + keep * *p);
             weight = next;
         }
-        Err(SolveError::NotConverged {
+        Err(Error::NotConverged {
             iterations: options.most_iterations,
             residual: found,
             tolerance: options.tolerance,

@@ -11,7 +11,7 @@
 //! λ_k/λ_{p+1}, p the vectors of the block; for the first two functions of a uniform coefficient that is ¼. A block, unlike a single Krylov
 //! sequence, finds all functions of a multiple eigenvalue.
 
-use super::SolveError;
+use crate::error::{Error, Result};
 use crate::random::{Purpose, Stream};
 use faer::linalg::solvers::Solve;
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
@@ -40,21 +40,21 @@ const MOST_FUNCTIONS: usize = 64;
 /// coefficient given at the n × n vertices, row by row.
 ///
 /// Functions of a multiple eigenvalue are some orthonormal basis of their space.
-pub fn eigenfunctions(coefficient: &[f64], n: usize, count: usize) -> Result<Vec<Eigenpair>, SolveError> {
+pub fn eigenfunctions(coefficient: &[f64], n: usize, count: usize) -> Result<Vec<Eigenpair>> {
     if !(3..=MOST_VERTICES).contains(&n) {
-        return Err(SolveError::invalid("grid", format!("3 to {MOST_VERTICES} vertices a side"), n));
+        return Err(Error::invalid("grid", format!("3 to {MOST_VERTICES} vertices a side"), n));
     }
     if coefficient.len() != n * n {
         let expected = format!("{n} × {n} = {} values", n * n);
-        return Err(SolveError::invalid("coefficient", expected, coefficient.len()));
+        return Err(Error::invalid("coefficient", expected, coefficient.len()));
     }
     if let Some(v) = coefficient.iter().find(|v| !(**v > 0.0 && v.is_finite())) {
-        return Err(SolveError::invalid("coefficient", "positive numbers", v));
+        return Err(Error::invalid("coefficient", "positive numbers", v));
     }
     let unknowns = (n - 2) * (n - 2);
     let most = unknowns.min(MOST_FUNCTIONS);
     if !(1..=most).contains(&count) {
-        return Err(SolveError::invalid("eigenfunctions", format!("1 to {most}"), count));
+        return Err(Error::invalid("eigenfunctions", format!("1 to {most}"), count));
     }
     // Relative to the greatest coefficient, so that sums of coefficients do not overflow.
     let greatest = coefficient.iter().copied().fold(0.0, f64::max);
@@ -79,7 +79,7 @@ const STIFFNESS: [f64; 3] = [4.0 / 6.0, -1.0 / 6.0, -2.0 / 6.0];
 const MASS: [f64; 3] = [4.0 / 36.0, 2.0 / 36.0, 1.0 / 36.0];
 
 impl Pencil {
-    fn new(a: &[f64], n: usize) -> Result<Self, SolveError> {
+    fn new(a: &[f64], n: usize) -> Result<Self> {
         let (m, h) = (n - 2, 1.0 / (n - 1) as f64);
         let unknown = |[i, j]: [usize; 2]| {
             let inside = (1..n - 1).contains(&i) && (1..n - 1).contains(&j);
@@ -109,13 +109,13 @@ impl Pencil {
         let stiffness = matrix(&stiffness).sp_cholesky(Side::Lower).map_err(|_| {
             let least = a.iter().copied().fold(f64::INFINITY, f64::min);
             let found = format!("a contrast of {:e}", 1.0 / least);
-            SolveError::invalid("coefficient", "a positive definite matrix in f64", found)
+            Error::invalid("coefficient", "a positive definite matrix in f64", found)
         })?;
         Ok(Self { stiffness, mass: matrix(&mass), unknowns })
     }
 
     /// Values and functions on the interior.
-    fn least(&self, count: usize) -> Result<Vec<(f64, Vec<f64>)>, SolveError> {
+    fn least(&self, count: usize) -> Result<Vec<(f64, Vec<f64>)>> {
         // More vectors than functions make the ratio of convergence small, whatever lies next to the last function.
         let block = (2 * count + 8).min(self.unknowns);
         let mut start = vec![0.0; self.unknowns * block];
@@ -145,7 +145,7 @@ impl Pencil {
             };
             (values, x, mass_x) = (ritz, &y * &s, &mass_y * &s);
         }
-        Err(SolveError::NoEigenfunctions { iterations: MOST_ITERATIONS, residual, tolerance: TOLERANCE })
+        Err(Error::NoEigenfunctions { iterations: MOST_ITERATIONS, residual, tolerance: TOLERANCE })
     }
 }
 

@@ -60,7 +60,7 @@ fn phi(z: f64) -> [f64; 3] {
 }
 
 /// Transforms and buffers of a grid of M points with K living modes.
-pub(super) struct Grid {
+pub(super) struct Lattice {
     to_values: Arc<dyn ComplexToReal<f64>>,
     to_modes: Arc<dyn RealToComplex<f64>>,
     /// M/2 + 1 modes.
@@ -75,7 +75,7 @@ pub(super) struct Grid {
     slope_b: Vec<Complex<f64>>,
 }
 
-impl Grid {
+impl Lattice {
     pub(super) fn new(points: usize, modes: usize) -> Self {
         let mut planner = RealFftPlanner::new();
         let (to_values, to_modes) = (planner.plan_fft_inverse(points), planner.plan_fft_forward(points));

@@ -4,7 +4,7 @@ use galerkin_data::io::{self, Format, Kind};
 use galerkin_data::{Array, Error};
 use serde_json::Value;
 
-use crate::support::fixture;
+use crate::support::{EVERY_FORMAT, fixture};
 
 fn json(name: &str) -> Value {
     serde_json::from_slice(&std::fs::read(fixture(name)).unwrap()).unwrap()
@@ -66,6 +66,7 @@ fn formats_are_told_by_content_whatever_the_name() {
         ("mat/burgers_v73.mat", Format::Mat73),
         ("written/types.h5", Format::Hdf5),
         ("written/types.safetensors", Format::Safetensors),
+        ("torch/data.pt", Format::Torch),
     ] {
         let bytes = std::fs::read(fixture(name)).unwrap();
         assert_eq!(io::File::from_bytes("nameless", bytes).unwrap().format(), format, "{name}");
@@ -99,4 +100,52 @@ fn a_missing_file_and_a_folder_are_named() {
     assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("nothing.mat"), "{error}");
     let error = io::open(fixture("written")).unwrap_err().to_string();
     assert!(error.contains("expected a file, found a folder"), "{error}");
+}
+
+/// Blocks follow each other, and put together and in order they are what `read` gives.
+#[test]
+fn blocks_make_up_the_whole() {
+    for name in EVERY_FORMAT {
+        let file = io::open(fixture(name)).unwrap();
+        for variable in file.variables().iter().filter(|v| matches!(v.kind, Kind::Numbers(_))) {
+            let mut stored = Vec::new();
+            file.scan(&variable.name, &mut |at, block| {
+                assert_eq!(at, stored.len());
+                stored.extend_from_slice(block);
+                Ok(())
+            })
+            .unwrap();
+            let whole = file.read(&variable.name).unwrap();
+            let mut order = variable.order.clone();
+            // Where the value of every row-major index is in the order of the file.
+            let place = |at: usize| {
+                let mut rest = at;
+                let mut index = vec![0; variable.shape.len()];
+                for axis in (0..variable.shape.len()).rev() {
+                    index[axis] = rest % variable.shape[axis];
+                    rest /= variable.shape[axis];
+                }
+                variable.order.iter().fold(0, |place, axis| place * variable.shape[*axis] + index[*axis])
+            };
+            for (at, value) in whole.values.iter().enumerate() {
+                assert_eq!(value.to_bits(), stored[place(at)].to_bits(), "{name}: {}", variable.name);
+            }
+            assert_eq!(stored.len(), whole.values.len());
+            order.sort_unstable();
+            assert_eq!(order, (0..variable.shape.len()).collect::<Vec<_>>());
+        }
+    }
+}
+
+/// An error of the one who takes the blocks ends the reading.
+#[test]
+fn whoever_takes_blocks_can_stop() {
+    let file = io::open(fixture("mat/burgers_v73_chunked.mat")).unwrap();
+    let mut calls = 0;
+    let stopped = file.scan("a", &mut |_, _| {
+        calls += 1;
+        Err(galerkin_data::Error::Io { path: "x".into(), source: std::io::ErrorKind::Interrupted.into() })
+    });
+    assert!(stopped.is_err());
+    assert_eq!(calls, 1);
 }

@@ -1,6 +1,6 @@
 //! Damaged and malicious files: a typed error that names the file, never a panic, never memory the file does not justify.
 
-use galerkin_data::io::File;
+use galerkin_data::io::{File, Limits};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
@@ -19,6 +19,20 @@ fn exercise(name: &str, bytes: Vec<u8>) {
         Err(error) => return named(error),
     };
     for variable in file.variables() {
+        // In blocks: as many values as the shape says, one after the other, or an error.
+        let mut next = 0;
+        let scanned = file.scan(&variable.name, &mut |first, values| {
+            assert_eq!(first, next);
+            assert!(!values.is_empty() && values.len() <= 1 << 18, "{} at once", values.len());
+            next += values.len();
+            assert!(next <= most, "{next} values of {most} bytes");
+            Ok(())
+        });
+        match scanned {
+            // Names may be there twice; the first is read.
+            Ok(()) => assert_eq!(next, file.variable(&variable.name).unwrap().len()),
+            Err(error) => named(error),
+        }
         match file.read(&variable.name) {
             Ok(array) => {
                 assert_eq!(array.shape.iter().product::<usize>(), array.values.len());
@@ -31,6 +45,30 @@ fn exercise(name: &str, bytes: Vec<u8>) {
 
 fn bytes_of(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name)).unwrap()
+}
+
+/// One entry of an archive.
+fn entry_of(file: &str, entry: &str) -> Vec<u8> {
+    let mut archive = zip::ZipArchive::new(std::io::Cursor::new(bytes_of(file))).unwrap();
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut archive.by_name(entry).unwrap(), &mut bytes).unwrap();
+    bytes
+}
+
+/// `torch/data.pt` with another pickle.
+fn torch_with_pickle(pickle: &[u8]) -> Vec<u8> {
+    let mut archive = zip::ZipArchive::new(std::io::Cursor::new(bytes_of("torch/data.pt"))).unwrap();
+    let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    let names: Vec<_> = archive.file_names().map(|name| name.unwrap().into_owned()).collect();
+    for name in names {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut archive.by_name(&name).unwrap(), &mut bytes).unwrap();
+        let bytes = if name.ends_with("data.pkl") { pickle.to_vec() } else { bytes };
+        writer.start_file(name, options).unwrap();
+        std::io::Write::write_all(&mut writer, &bytes).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
 }
 
 /// One change of a file.
@@ -93,6 +131,14 @@ proptest! {
         exercise(name, bytes);
     }
 
+    /// Damage to the pickle with a checksum that agrees: the interpreter sees it.
+    #[test]
+    fn damage_inside_a_pickle_gives_errors(damages in prop::collection::vec(damage(), 1..5)) {
+        let mut pickle = entry_of("torch/data.pt", "data/data.pkl");
+        damages.iter().for_each(|damage| damage.apply(&mut pickle));
+        exercise("x.pt", torch_with_pickle(&pickle));
+    }
+
     /// Damage before compression: the reader behind the inflater sees it too.
     #[test]
     fn damage_inside_a_compressed_variable_gives_errors(damages in prop::collection::vec(damage(), 1..5)) {
@@ -103,7 +149,7 @@ proptest! {
 
     #[test]
     fn bytes_of_chance_give_errors(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-        for name in ["x.npy", "x.npz", "x.mat", "x.h5", "x.safetensors", "x"] {
+        for name in ["x.npy", "x.npz", "x.mat", "x.h5", "x.safetensors", "x.pt", "x"] {
             exercise(name, bytes.clone());
         }
     }
@@ -235,6 +281,27 @@ fn an_archive_that_grows() {
         "x.npz: x: expected 1000 values, found more bytes"
     );
     assert_eq!(message("x.npz", zeros("(1000,)", 999)), "x.npz: x: expected 1000 values, found 999");
+
+    // Honest, and more than is taken without being asked for: 65 MB out of 65 kB.
+    let large = zeros("(70000000,)", 70_000_000);
+    let (file_len, needed) = (large.len(), 70_000_000usize.div_ceil(large.len()));
+    let found = message("x.npz", large.clone());
+    let numbers = format!(
+        "variable `x`: 70000000 bytes out of a file of {file_len}; more than 64 MB and more than 100 times"
+    );
+    assert!(found.contains(&numbers) && found.ends_with(&format!("(--expand {needed})")), "{found}");
+    let trusted = File::from_bytes_with("x.npz", large, Limits { expansion: needed as u64 }).unwrap();
+    assert_eq!(trusted.summary("x").unwrap().count, 70_000_000);
+}
+
+/// The same limit for MATLAB's streams.
+#[test]
+fn a_matrix_that_grows() {
+    let mat = Mat5::new(false);
+    let values = mat.element(2, &vec![0; 70_000_000]);
+    let matrix = mat.matrix("x", 9, &[7000, 10_000], &values);
+    let found = message("x.mat", mat.push_compressed(&matrix).bytes);
+    assert!(found.contains("70000000 bytes out of a file") && found.contains("--expand"), "{found}");
 }
 
 /// Rounds of damage for as long as `GALERKIN_FUZZ_SECONDS` says (60), per format. What was run and found is in tests/FUZZING.md.

@@ -3,4 +3,5 @@
 mod fixtures;
 mod hostile;
 mod mat5;
+mod scan;
 mod support;

@@ -8,7 +8,7 @@ pub fn fixture(name: &str) -> PathBuf {
 }
 
 /// One file of every format and layout the readers know.
-pub const EVERY_FORMAT: [&str; 15] = [
+pub const EVERY_FORMAT: [&str; 17] = [
     "mat/burgers_v5.mat",
     "mat/burgers_v5_compressed.mat",
     "mat/darcy_v5_narrow.mat",
@@ -24,6 +24,8 @@ pub const EVERY_FORMAT: [&str; 15] = [
     "written/compressed.npz",
     "written/version3.npy",
     "written/types.safetensors",
+    "torch/data.pt",
+    "torch/checkpoint.pt",
 ];
 
 /// A MATLAB 5 file, element by element.

@@ -2,8 +2,8 @@ use crate::relative_error;
 use faer::Mat;
 use faer::linalg::solvers::Solve;
 use faer::sparse::{SparseColMat, Triplet};
-use galerkin_data::grid::GridKind;
-use galerkin_data::pde::SolveError;
+use galerkin_data::Axis;
+use galerkin_data::Error;
 use galerkin_data::pde::darcy::{self, Options, Solver};
 use galerkin_data::random::{Purpose, Stream};
 use galerkin_data::random_field::{FieldLaw, neumann};
@@ -57,7 +57,7 @@ fn conjugate_gradients_agree_with_a_direct_solve() {
 #[test]
 fn a_manufactured_solution_is_approached_at_second_order() {
     let error = |n: usize| {
-        let x = GridKind::Vertices.coordinates(n);
+        let x = Axis::unit("x", n, false).coordinates();
         let at =
             |f: &dyn Fn(f64, f64) -> f64| -> Vec<f64> { (0..n * n).map(|i| f(x[i / n], x[i % n])).collect() };
         let exact = at(&|x, y| (PI * x).sin() * (2.0 * PI * y).sin());
@@ -103,7 +103,7 @@ fn limits_and_wrong_input_are_errors() {
     let solver = Solver::new(n).unwrap();
     let few = Options { most_iterations: 3, ..Options::default() };
     match solver.solve(&a, &f, &few) {
-        Err(SolveError::NotConverged { iterations: 3, residual, .. }) => assert!(residual > 1e-10),
+        Err(Error::NotConverged { iterations: 3, residual, .. }) => assert!(residual > 1e-10),
         other => panic!("{other:?}"),
     }
     let options = Options::default();
@@ -114,11 +114,11 @@ fn limits_and_wrong_input_are_errors() {
         (&vec![f64::NAN; n * n], &f[..]),
         (&a[..], &vec![f64::INFINITY; n * n]),
     ] {
-        assert!(matches!(solver.solve(a, f, &options), Err(SolveError::Invalid { .. })));
+        assert!(matches!(solver.solve(a, f, &options), Err(Error::Invalid { .. })));
     }
     for n in [0, 2, 100_000] {
-        assert!(matches!(Solver::new(n), Err(SolveError::Invalid { .. })));
+        assert!(matches!(Solver::new(n), Err(Error::Invalid { .. })));
     }
-    assert!(matches!(darcy::solve(&[1.0; 10], &[1.0; 10], 1e-10), Err(SolveError::Invalid { .. })));
+    assert!(matches!(darcy::solve(&[1.0; 10], &[1.0; 10], 1e-10), Err(Error::Invalid { .. })));
     assert_eq!(solver.solve(&a, &vec![0.0; n * n], &options).unwrap().u, vec![0.0; n * n]);
 }

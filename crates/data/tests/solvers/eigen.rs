@@ -1,6 +1,6 @@
 use crate::relative_error;
-use galerkin_data::grid::GridKind;
-use galerkin_data::pde::SolveError;
+use galerkin_data::Axis;
+use galerkin_data::Error;
 use galerkin_data::pde::eigen::{Eigenpair, eigenfunctions};
 use galerkin_data::random::{Purpose, Stream};
 use galerkin_data::random_field::{FieldLaw, neumann};
@@ -13,7 +13,7 @@ fn two_phases(n: usize) -> Vec<f64> {
 
 /// sin iπx sin jπy at the vertices.
 fn sines(n: usize, i: usize, j: usize) -> Vec<f64> {
-    let x = GridKind::Vertices.coordinates(n);
+    let x = Axis::unit("x", n, false).coordinates();
     (0..n * n).map(|at| (i as f64 * PI * x[at / n]).sin() * (j as f64 * PI * x[at % n]).sin()).collect()
 }
 
@@ -167,7 +167,7 @@ fn values_scale_with_the_coefficient_and_lie_between_those_of_its_phases() {
 fn no_function_has_a_smaller_quotient_than_the_first() {
     let n = 29;
     // Contrast a million: an island that conducts, off the centre.
-    let x = GridKind::Vertices.coordinates(n);
+    let x = Axis::unit("x", n, false).coordinates();
     let a: Vec<f64> = (0..n * n)
         .map(|at| if (x[at / n] - 0.4).abs() < 0.2 && (x[at % n] - 0.7).abs() < 0.15 { 1e6 } else { 1.0 })
         .collect();
@@ -196,7 +196,7 @@ fn no_function_has_a_smaller_quotient_than_the_first() {
 #[test]
 fn wrong_input_is_an_error() {
     let wrong = |a: &[f64], n: usize, count: usize| match eigenfunctions(a, n, count) {
-        Err(SolveError::Invalid { what, .. }) => what,
+        Err(Error::Invalid { what, .. }) => what,
         other => panic!("{other:?}"),
     };
     assert_eq!(wrong(&[], 0, 1), "grid");

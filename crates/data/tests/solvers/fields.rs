@@ -1,4 +1,4 @@
-use galerkin_data::grid::GridKind;
+use galerkin_data::Axis;
 use galerkin_data::random::{Purpose, Stream};
 use galerkin_data::random_field::{FieldLaw, neumann, periodic, sample_periodic};
 use std::f64::consts::PI;
@@ -65,7 +65,8 @@ fn fields_are_their_series_on_grids_fine_and_coarse() {
     let law = FieldLaw { modes: 12, ..FieldLaw::BURGERS };
     let series = periodic(&law, &stream(0));
     for n in [1, 2, 3, 8, 12, 24, 25, 100] {
-        for (x, found) in GridKind::Periodic.coordinates(n).into_iter().zip(sample_periodic(&series, n)) {
+        let points = Axis::unit("x", n, true).coordinates();
+        for (x, found) in points.into_iter().zip(sample_periodic(&series, n)) {
             let term = |k: usize| {
                 let (s, c) = (2.0 * PI * k as f64 * x).sin_cos();
                 2.0 * (series[k].re * c - series[k].im * s)

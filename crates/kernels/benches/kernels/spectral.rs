@@ -5,7 +5,7 @@ use std::sync::Arc;
 use galerkin_kernels::activation::Activation;
 use galerkin_kernels::dropout::Key;
 use galerkin_kernels::gemm::{Into, View, ViewMut, gemm};
-use galerkin_kernels::spectral::{Grads, Params, SpectralConv1d, SpectralConv2d};
+use galerkin_kernels::spectral::{Grads, Params, SpectralConv1d, SpectralConv2d, SpectralConv3d};
 use rayon::prelude::*;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use rustfft::num_complex::Complex32;
@@ -47,6 +47,20 @@ pub fn run(machine: &Machine) {
         key,
     };
     compare(machine, "2D 141×141, 12 modes, 32 → 32, batch 4", Conv::Grid(grid));
+    let volume = SpectralConv3d {
+        batch: 2,
+        n1: 64,
+        n2: 64,
+        n3: 40,
+        inputs: 20,
+        outputs: 20,
+        modes: 8,
+        pointwise: true,
+        activation,
+        dropout: 0.0,
+        key,
+    };
+    compare(machine, "3D 64×64×40, 8 modes, 20 → 20, batch 2", Conv::Volume(volume));
     // Where a fast transform is at its best: a power of two, and many modes.
     for (name, modes) in
         [("1D 8192, 32 modes, 32 → 32, batch 4", 32), ("1D 8192, 128 modes, 32 → 32, batch 4", 128)]
@@ -61,24 +75,33 @@ pub fn run(machine: &Machine) {
 enum Conv {
     Line(SpectralConv1d),
     Grid(SpectralConv2d),
+    Volume(SpectralConv3d),
+}
+
+/// The same expression of whichever convolution it is.
+macro_rules! each {
+    ($conv:expr, $c:ident => $body:expr) => {
+        match $conv {
+            Conv::Line($c) => $body,
+            Conv::Grid($c) => $body,
+            Conv::Volume($c) => $body,
+        }
+    };
 }
 
 fn compare(machine: &Machine, name: &str, conv: Conv) {
     let fft = FftConv::new(conv);
-    let (points, i, o) = (fft.batch * fft.n1 * fft.n2, fft.inputs, fft.outputs);
-    let (weights, w, b) = (values(fft.slots.len() * fft.modes * 2 * i * o), values(i * o), values(o));
+    let (points, i, o) = (fft.batch * fft.n(), fft.inputs, fft.outputs);
+    let (weights, w, b) = (values(fft.kept() * 2 * i * o), values(i * o), values(o));
     let (x, dy) = (values(points * i), values(points * o));
     let params = Params { weights: &weights, w: &w, b: &b };
 
-    let (saved, workspace) = match conv {
-        Conv::Line(c) => (c.saved_len(), c.workspace_len(machine.threads)),
-        Conv::Grid(c) => (c.saved_len(), c.workspace_len(machine.threads)),
-    };
+    let (saved, workspace) = each!(conv, c => (c.saved_len(), c.workspace_len(machine.threads)));
     let (mut out, mut saved, mut workspace) = (vec![0.0; points * o], vec![0.0; saved], vec![0.0; workspace]);
     let (mut dx, mut dweights, mut dw, mut db) =
         (vec![0.0; x.len()], vec![0.0; weights.len()], vec![0.0; w.len()], vec![0.0; o]);
-    let mut ours = |backward: bool| match conv {
-        Conv::Line(c) => {
+    let mut ours = |backward: bool| {
+        each!(conv, c => {
             let plan = c.plan();
             best_of(4, || {
                 c.forward(&plan, &params, &x, &mut out, &mut saved, &mut workspace);
@@ -87,17 +110,7 @@ fn compare(machine: &Machine, name: &str, conv: Conv) {
                     c.backward(&plan, &params, &x, &saved, &dy, &mut dx, grads, &mut workspace);
                 }
             })
-        }
-        Conv::Grid(c) => {
-            let plan = c.plan();
-            best_of(4, || {
-                c.forward(&plan, &params, &x, &mut out, &mut saved, &mut workspace);
-                if backward {
-                    let grads = Grads { weights: &mut dweights, w: &mut dw, b: &mut db };
-                    c.backward(&plan, &params, &x, &saved, &dy, &mut dx, grads, &mut workspace);
-                }
-            })
-        }
+        })
     };
 
     let mut memory = fft.memory();
@@ -144,23 +157,38 @@ fn compare(machine: &Machine, name: &str, conv: Conv) {
     }
 }
 
-/// The layer by fast transforms: channels first, one transform per channel and line, only kept columns across the lines. It keeps
-/// z for the backward pass instead of computing it again.
+/// The layer by fast transforms: channels first, one transform per channel and line, only kept columns across the lines, and
+/// only kept rows of these across the planes. It keeps z for the backward pass instead of computing it again.
 struct FftConv {
     batch: usize,
-    /// 1 for a line.
+    /// 1 for a line and a grid.
     n1: usize,
+    /// 1 for a line.
     n2: usize,
+    /// The half axis.
+    n3: usize,
     inputs: usize,
     outputs: usize,
     modes: usize,
-    /// k₁ of every kept row.
-    slots: Vec<usize>,
+    /// k₁ and k₂ of every kept row.
+    slots: [Vec<usize>; 2],
     activation: Activation,
     real: Arc<dyn RealToComplex<f32>>,
     inverse_real: Arc<dyn ComplexToReal<f32>>,
-    across: Arc<dyn Fft<f32>>,
-    inverse_across: Arc<dyn Fft<f32>>,
+    /// Along n₁ and n₂.
+    across: [Arc<dyn Fft<f32>>; 2],
+    inverse_across: [Arc<dyn Fft<f32>>; 2],
+}
+
+/// What a thread transforms in.
+struct Buffers {
+    /// The half spectrum of a line.
+    line: Vec<Complex32>,
+    /// (m, n₁, n₂)
+    lines: Vec<Complex32>,
+    /// (m, kept k₂, n₁)
+    planes: Vec<Complex32>,
+    scratch: Vec<Complex32>,
 }
 
 /// Everything the passes write to besides their results.
@@ -183,39 +211,44 @@ struct Memory {
 
 impl FftConv {
     fn new(conv: Conv) -> Self {
-        let (batch, n1, n2, inputs, outputs, modes, activation) = match conv {
-            Conv::Line(c) => (c.batch, 1, c.n, c.inputs, c.outputs, c.modes, c.activation),
-            Conv::Grid(c) => (c.batch, c.n1, c.n2, c.inputs, c.outputs, c.modes, c.activation),
+        let [n1, n2, n3] = match conv {
+            Conv::Line(c) => [1, 1, c.n],
+            Conv::Grid(c) => [1, c.n1, c.n2],
+            Conv::Volume(c) => [c.n1, c.n2, c.n3],
         };
-        let slots = match conv {
-            Conv::Line(_) => vec![0],
-            Conv::Grid(_) => (0..modes).chain(n1 - modes..n1).collect(),
-        };
+        let (batch, inputs, outputs, modes, activation) =
+            each!(conv, c => (c.batch, c.inputs, c.outputs, c.modes, c.activation));
         let (mut real, mut complex) = (RealFftPlanner::new(), FftPlanner::new());
         Self {
             batch,
             n1,
             n2,
+            n3,
             inputs,
             outputs,
             modes,
-            slots,
+            slots: [n1, n2].map(|n| if n == 1 { vec![0] } else { (0..modes).chain(n - modes..n).collect() }),
             activation,
-            real: real.plan_fft_forward(n2),
-            inverse_real: real.plan_fft_inverse(n2),
-            across: complex.plan_fft_forward(n1),
-            inverse_across: complex.plan_fft_inverse(n1),
+            real: real.plan_fft_forward(n3),
+            inverse_real: real.plan_fft_inverse(n3),
+            across: [n1, n2].map(|n| complex.plan_fft_forward(n)),
+            inverse_across: [n1, n2].map(|n| complex.plan_fft_inverse(n)),
         }
     }
 
-    /// FLOPs of the products that our kernel executes: both transforms along n₂ and n₁, the pointwise path, and once more in the
+    /// FLOPs of the products that our kernel executes: both transforms along all axes, the pointwise path, and once more in the
     /// backward pass with z computed again. Mixing is left out; it is below two in a hundred.
     fn gemm_flops(&self, backward: bool) -> f64 {
-        let (points, m) = ((self.batch * self.n1 * self.n2) as f64, self.modes as f64);
+        let (points, m) = ((self.batch * self.n()) as f64, self.modes as f64);
         let (i, o) = (self.inputs as f64, self.outputs as f64);
-        let h = if self.n1 == 1 { 0.0 } else { m + 1.0 };
-        let across = 2.0 * (self.batch * self.n1) as f64 * 2.0 * h * 2.0 * m;
-        let transform = |w: f64| (2.0 * points * 2.0 * m + across) * w;
+        let (planes, h) = ((self.batch * self.n1) as f64, m + 1.0);
+        // Per channel, along n₃ and across lines; in 3D across lines first, and then across planes.
+        let products = match (self.n1, self.n2) {
+            (1, 1) => points * 2.0 * m,
+            (1, n2) => points * 2.0 * m + planes * n2 as f64 * 2.0 * h * 2.0 * m,
+            _ => points * 2.0 * h + planes * 2.0 * h * (self.n3 as f64 * 2.0 * m + 4.0 * m * m),
+        };
+        let transform = |w: f64| 2.0 * products * w;
         let pointwise = 2.0 * points * i * o;
         let forward = transform(i) + transform(o) + pointwise;
         if !backward {
@@ -225,12 +258,22 @@ impl FftConv {
     }
 
     fn n(&self) -> usize {
-        self.n1 * self.n2
+        self.n1 * self.n2 * self.n3
+    }
+
+    /// Kept modes.
+    fn kept(&self) -> usize {
+        self.modes * self.rows()
+    }
+
+    /// Kept modes of a column.
+    fn rows(&self) -> usize {
+        self.slots[0].len() * self.slots[1].len()
     }
 
     fn memory(&self) -> Memory {
         let (points, widest) = (self.batch * self.n(), self.inputs.max(self.outputs));
-        let modes = self.batch * self.slots.len() * self.modes;
+        let modes = self.batch * self.kept();
         Memory {
             planes: vec![0.0; points * widest],
             points: vec![0.0; points * widest],
@@ -296,8 +339,8 @@ impl FftConv {
             .zip(memory.dmodes.par_chunks(rows * o))
             .enumerate()
             .for_each(|(mode, ((((dx, dw), w), x), dy))| {
-                let k2 = mode / self.slots.len();
-                let c = if k2 == 0 || 2 * k2 == self.n2 { 1.0 } else { 2.0 };
+                let k3 = mode / self.rows();
+                let c = if k3 == 0 || 2 * k3 == self.n3 { 1.0 } else { 2.0 };
                 let (x, dy, w) = (expanded(x, i), View::new(dy, rows, o), View::new(w, 2 * i, o));
                 gemm(Into::Set, c, View::new(&x, rows, 2 * i).t(), dy, ViewMut::new(dw, 2 * i, o));
                 let mut d = vec![0.0; 2 * rows * i];
@@ -356,69 +399,97 @@ impl FftConv {
 
     /// Kept modes of every sample and channel, (B, w, m, slots), not yet scaled.
     fn analyze(&self, x: &[f32], w: usize, planes: &mut [f32], modes: &mut [Complex32]) {
-        let (n, n1, n2) = (self.n(), self.n1, self.n2);
-        transpose(x, planes, n, w);
-        let buffers =
-            || (self.real.make_output_vec(), vec![Complex32::default(); n1 * self.modes], self.scratch());
-        planes[..x.len()]
-            .par_chunks_mut(n)
-            .zip(modes.par_chunks_mut(self.modes * self.slots.len()))
-            .for_each_init(buffers, |(line, columns, scratch), (plane, modes)| {
-                for (p, x) in plane.chunks_exact_mut(n2).enumerate() {
+        transpose(x, planes, self.n(), w);
+        let of_lines = self.n1 * self.n2;
+        planes[..x.len()].par_chunks_mut(self.n()).zip(modes.par_chunks_mut(self.kept())).for_each_init(
+            || self.buffers(),
+            |buffers, (x, modes)| {
+                let Buffers { line, lines, planes, scratch } = buffers;
+                for (j, x) in x.chunks_exact_mut(self.n3).enumerate() {
                     self.real.process_with_scratch(x, line, scratch).unwrap();
-                    (0..self.modes).for_each(|k2| columns[k2 * n1 + p] = line[k2]);
+                    (0..self.modes).for_each(|k3| lines[k3 * of_lines + j] = line[k3]);
                 }
-                if n1 > 1 {
-                    self.across.process_with_scratch(columns, scratch);
+                if self.n2 > 1 {
+                    self.across[1].process_with_scratch(lines, scratch);
                 }
-                for (k2, modes) in modes.chunks_exact_mut(self.slots.len()).enumerate() {
-                    modes.iter_mut().zip(&self.slots).for_each(|(m, k1)| *m = columns[k2 * n1 + k1]);
+                self.for_each_row(|of_planes, of_lines| planes[of_planes] = lines[of_lines]);
+                if self.n1 > 1 {
+                    self.across[0].process_with_scratch(planes, scratch);
                 }
-            });
+                self.for_each_mode(|mode, of_planes| modes[mode] = planes[of_planes]);
+            },
+        );
     }
 
     /// Points (B, n, w) of kept modes (B, w, m, slots).
     fn synthesize(&self, modes: &[Complex32], w: usize, planes: &mut [f32], x: &mut [f32]) {
-        let (n, n1, n2) = (self.n(), self.n1, self.n2);
-        let buffers = || {
-            (self.inverse_real.make_input_vec(), vec![Complex32::default(); n1 * self.modes], self.scratch())
-        };
-        let len = self.batch * n * w;
-        planes[..len].par_chunks_mut(n).zip(modes.par_chunks(self.modes * self.slots.len())).for_each_init(
-            buffers,
-            |(line, columns, scratch), (plane, modes)| {
-                columns.fill(Complex32::default());
-                for (k2, modes) in modes.chunks_exact(self.slots.len()).enumerate() {
-                    modes.iter().zip(&self.slots).for_each(|(m, k1)| columns[k2 * n1 + k1] = *m);
+        let (len, of_lines) = (self.batch * self.n() * w, self.n1 * self.n2);
+        planes[..len].par_chunks_mut(self.n()).zip(modes.par_chunks(self.kept())).for_each_init(
+            || self.buffers(),
+            |buffers, (x, modes)| {
+                let Buffers { line, lines, planes, scratch } = buffers;
+                planes.fill(Complex32::default());
+                self.for_each_mode(|mode, of_planes| planes[of_planes] = modes[mode]);
+                if self.n1 > 1 {
+                    self.inverse_across[0].process_with_scratch(planes, scratch);
                 }
-                if n1 > 1 {
-                    self.inverse_across.process_with_scratch(columns, scratch);
+                lines.fill(Complex32::default());
+                self.for_each_row(|of_planes, of_lines| lines[of_lines] = planes[of_planes]);
+                if self.n2 > 1 {
+                    self.inverse_across[1].process_with_scratch(lines, scratch);
                 }
-                for (p, x) in plane.chunks_exact_mut(n2).enumerate() {
+                for (j, x) in x.chunks_exact_mut(self.n3).enumerate() {
                     line.fill(Complex32::default());
-                    (0..self.modes).for_each(|k2| line[k2] = columns[k2 * n1 + p]);
+                    (0..self.modes).for_each(|k3| line[k3] = lines[k3 * of_lines + j]);
                     // The imaginary part at frequency zero has no effect, and the transform insists that it be absent.
                     line[0].im = 0.0;
                     self.inverse_real.process_with_scratch(line, x, scratch).unwrap();
                 }
             },
         );
-        transpose_back(planes, &mut x[..len], n, w);
+        transpose_back(planes, &mut x[..len], self.n(), w);
     }
 
-    fn scratch(&self) -> Vec<Complex32> {
-        let lens = [
-            self.real.get_scratch_len(),
-            self.inverse_real.get_scratch_len(),
-            self.across.get_inplace_scratch_len(),
-            self.inverse_across.get_inplace_scratch_len(),
-        ];
-        vec![Complex32::default(); lens.into_iter().max().unwrap()]
+    /// Calls `f(index in (m, kept k₂, n₁), index in (m, n₁, n₂))` for all that is kept of the transforms along n₂.
+    fn for_each_row(&self, mut f: impl FnMut(usize, usize)) {
+        for k3 in 0..self.modes {
+            for (s2, k2) in self.slots[1].iter().enumerate() {
+                for p in 0..self.n1 {
+                    let of_planes = (k3 * self.slots[1].len() + s2) * self.n1 + p;
+                    f(of_planes, (k3 * self.n1 + p) * self.n2 + k2);
+                }
+            }
+        }
+    }
+
+    /// Calls `f(index in (m, slots), index in (m, kept k₂, n₁))` for every kept mode.
+    fn for_each_mode(&self, mut f: impl FnMut(usize, usize)) {
+        let [first, second] = &self.slots;
+        for k3 in 0..self.modes {
+            for (s1, k1) in first.iter().enumerate() {
+                for s2 in 0..second.len() {
+                    let mode = (k3 * first.len() + s1) * second.len() + s2;
+                    f(mode, (k3 * second.len() + s2) * self.n1 + k1);
+                }
+            }
+        }
+    }
+
+    fn buffers(&self) -> Buffers {
+        let zeros = |len: usize| vec![Complex32::default(); len];
+        let across = self.across.iter().chain(&self.inverse_across).map(|fft| fft.get_inplace_scratch_len());
+        let lens = across.chain([self.real.get_scratch_len(), self.inverse_real.get_scratch_len()]);
+        Buffers {
+            line: self.real.make_output_vec(),
+            lines: zeros(self.modes * self.n1 * self.n2),
+            planes: zeros(self.modes * self.slots[1].len() * self.n1),
+            scratch: zeros(lens.max().unwrap()),
+        }
     }
 
     /// (B, w, modes) → (modes, B, 2, w), scaled.
     fn by_mode(&self, modes: &[Complex32], w: usize, out: &mut [f32]) {
-        let (count, scale) = (self.slots.len() * self.modes, 1.0 / (self.n() as f32).sqrt());
+        let (count, scale) = (self.kept(), 1.0 / (self.n() as f32).sqrt());
         out.par_chunks_mut(self.batch * 2 * w).enumerate().take(count).for_each(|(mode, out)| {
             for (b, out) in out.chunks_exact_mut(2 * w).enumerate() {
                 for c in 0..w {
@@ -431,7 +502,7 @@ impl FftConv {
 
     /// (modes, B, 2, w) → (B, w, modes), scaled.
     fn by_sample(&self, from: &[f32], w: usize, modes: &mut [Complex32]) {
-        let (count, scale) = (self.slots.len() * self.modes, 1.0 / (self.n() as f32).sqrt());
+        let (count, scale) = (self.kept(), 1.0 / (self.n() as f32).sqrt());
         modes[..self.batch * w * count].par_chunks_mut(count).enumerate().for_each(|(bc, modes)| {
             let (b, c) = (bc / w, bc % w);
             for (mode, value) in modes.iter_mut().enumerate() {

@@ -1,7 +1,7 @@
 //! Spectral convolution by direct sums.
 
 use super::activate;
-use crate::spectral::{Params, SpectralConv1d, SpectralConv2d};
+use crate::spectral::{Params, SpectralConv1d, SpectralConv2d, SpectralConv3d};
 
 /// Spectral convolution in 1D of x (B, n, i): the output (B, n, o) and the mixed spectrum (B, o, n/2 + 1, 2).
 ///
@@ -107,6 +107,72 @@ pub fn spectral_conv2d(conv: &SpectralConv2d, params: &Params<f64>, x: &[f64]) -
         }
     }
     (out, spectrum)
+}
+
+/// Spectral convolution in 3D of x (B, n₁, n₂, n₃, i): the output (B, n₁, n₂, n₃, o) and the mixed spectrum
+/// (B, o, n₁, n₂, n₃/2 + 1, 2).
+///
+/// As [`spectral_conv2d`] with e^{∓2πi(k₁p/n₁ + k₂q/n₂ + k₃r/n₃)} at the point (p, q, r), for k₃ < m; k₁ and k₂ both have
+/// their rows of block 0 and then those of block 1, which overwrite.
+pub fn spectral_conv3d(conv: &SpectralConv3d, params: &Params<f64>, x: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    let SpectralConv3d { batch, n1, n2, n3, inputs, outputs, modes, .. } = *conv;
+    let (n, bins, dropout) = (n1 * n2 * n3, n3 / 2 + 1, conv.input_dropout());
+    let mut out = vec![0.0; batch * n * outputs];
+    let mut spectrum = vec![0.0; batch * outputs * n1 * n2 * bins * 2];
+    if n == 0 {
+        return (out, spectrum);
+    }
+    let scale = 1.0 / (n as f64).sqrt();
+    let turns: Vec<(f64, f64)> = (0..n).map(|t| turn(t, n)).collect();
+    let wave = |[k1, k2, k3]: [usize; 3], [p, q, r]: [usize; 3]| {
+        turns[(k1 * p * n2 * n3 + k2 * q * n1 * n3 + k3 * r * n1 * n2) % n]
+    };
+    let bin = |b: usize, o: usize, [k1, k2, k3]: [usize; 3]| {
+        ((((b * outputs + o) * n1 + k1) * n2 + k2) * bins + k3) * 2
+    };
+    // Frequencies of the slots (block, row) of an axis, in the order in which they overwrite.
+    let slots = |n: usize| (0..modes).chain(n - modes..n).enumerate();
+    for b in 0..batch {
+        for ((s1, k1), (s2, k2)) in slots(n1).flat_map(|first| slots(n2).map(move |second| (first, second))) {
+            for k3 in 0..modes {
+                let k = [k1, k2, k3];
+                (0..outputs).for_each(|o| spectrum[bin(b, o, k)..][..2].fill(0.0));
+                for i in 0..inputs {
+                    let mut mode = [0.0; 2];
+                    for (j, point) in grid([n1, n2, n3]).enumerate() {
+                        let at = (b * n + j) * inputs + i;
+                        let value = x[at] * dropout.factor(at as u64) as f64 * scale;
+                        let (cos, sin) = wave(k, point);
+                        mode = [mode[0] + value * cos, mode[1] - value * sin];
+                    }
+                    let matrix = ((k3 * 2 * modes + s1) * 2 * modes + s2) * 2;
+                    for o in 0..outputs {
+                        let w =
+                            [0, 1].map(|part| params.weights[((matrix + part) * inputs + i) * outputs + o]);
+                        add_product(mode, w, &mut spectrum[bin(b, o, k)..]);
+                    }
+                }
+            }
+        }
+        for (j, point) in grid([n1, n2, n3]).enumerate() {
+            for o in 0..outputs {
+                let x = &x[(b * n + j) * inputs..][..inputs];
+                let mut z = pointwise(conv.pointwise, params, x, o, outputs);
+                for k in grid([n1, n2, modes]) {
+                    let y = &spectrum[bin(b, o, k)..];
+                    let (cos, sin) = wave(k, point);
+                    z += scale * half_weight(k[2], n3) * (y[0] * cos - y[1] * sin);
+                }
+                out[(b * n + j) * outputs + o] = activate(conv.activation, z);
+            }
+        }
+    }
+    (out, spectrum)
+}
+
+/// The points of a grid, the last axis running fastest.
+fn grid([n1, n2, n3]: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
+    (0..n1).flat_map(move |p| (0..n2).flat_map(move |q| (0..n3).map(move |r| [p, q, r])))
 }
 
 /// (cos, sin) of `t/n` of a turn.

@@ -175,7 +175,9 @@ impl SpectralConv1d {
             slots: 1,
             zero_slot: 0,
             partial_per_row: false,
+            partial: 2 * self.modes,
             comb: 2 * self.modes,
+            zero_in_comb: 0,
             scratch: 0,
             pointwise: self.pointwise,
             activation: self.activation,
@@ -199,7 +201,15 @@ impl Line<'_> {
 }
 
 impl Transform for Line<'_> {
-    fn analyze(&self, chunk: usize, tile: Range<usize>, w: usize, x: &[f32], partial: &mut [f32]) {
+    fn analyze(
+        &self,
+        chunk: usize,
+        tile: Range<usize>,
+        w: usize,
+        x: &[f32],
+        partial: &mut [f32],
+        _: &mut [f32],
+    ) {
         let into = if tile.start == chunk { Into::Set } else { Into::Add };
         let sum = ViewMut::new(partial, 2 * self.plan.modes(), w);
         gemm(into, 1.0, self.basis(&tile).t(), View::new(x, tile.len(), w), sum);

@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use super::layer::{Layer, Transform};
+use super::slots::{Slots, add_apart, combine};
 use super::{Grads, Params, Plan2d};
 use crate::activation::Activation;
-use crate::dims::{check_len, mismatch};
+use crate::dims::{check_len, mismatch, product};
 use crate::dropout::{Dropout, Key, Site};
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::par::Rows;
-use crate::simd::{axpy, vectorize};
 
 /// Points per tile, as far as whole lines of the grid allow.
 const TILE: usize = 1024;
@@ -104,7 +104,7 @@ impl SpectralConv2d {
         let after = &saved[m * 2 * m * self.batch * 2 * self.inputs..];
         spectrum.fill(0.0);
         for (k2, slot) in (0..m.min(bins)).flat_map(|k2| (0..2 * m).map(move |slot| (k2, slot))) {
-            let Some(k1) = self.row_of_slot(slot) else { continue };
+            let Some(k1) = self.slots().frequency(slot) else { continue };
             for b in 0..self.batch {
                 for c in 0..o {
                     for part in 0..2 {
@@ -134,10 +134,9 @@ impl SpectralConv2d {
         Dropout { rate: self.dropout, key: self.key, site: Site::Spectral }
     }
 
-    /// The frequency k₁ of a slot (block, row), or none where block 1 has overwritten block 0.
-    pub(crate) fn row_of_slot(&self, slot: usize) -> Option<usize> {
-        let block_1 = self.n1.checked_sub(self.modes)?;
-        if slot < self.modes { (slot < block_1).then_some(slot) } else { Some(block_1 + slot - self.modes) }
+    /// Slots of the first axis.
+    fn slots(&self) -> Slots {
+        Slots { n: self.n1, modes: self.modes }
     }
 
     /// Calls `f(index in (m, 2, m, 2, i, o), (block, index in (i, o, m, m, 2)))` for every weight.
@@ -184,7 +183,8 @@ impl SpectralConv2d {
 
     /// Lines of the grid, cut so that lanes and tiles have about as many points as in 1D.
     fn rows(&self) -> Rows {
-        let by_points = Rows::new(self.batch, self.n1 * self.n2, TILE);
+        let n = product("points of a grid", &[("n1", self.n1), ("n2", self.n2)]);
+        let by_points = Rows::new(self.batch, n, TILE);
         let chunks = by_points.chunks.min(self.n1).max(1);
         Rows {
             n: self.n1,
@@ -196,19 +196,20 @@ impl SpectralConv2d {
     }
 
     fn layer(&self) -> Layer {
-        let rows = self.rows();
-        // h frequencies of the first axis up to sign.
-        let h = self.modes.min(self.n1 / 2) + 1;
+        let (rows, slots) = (self.rows(), self.slots());
+        let h = slots.frequencies();
         Layer {
             rows,
             points: self.n2,
             inputs: self.inputs,
             outputs: self.outputs,
             columns: self.modes,
-            slots: 2 * self.modes,
-            zero_slot: if self.modes == self.n1 { self.modes } else { 0 },
+            slots: slots.count(),
+            zero_slot: slots.zero(),
             partial_per_row: true,
+            partial: 2 * self.modes,
             comb: 2 * h * 2 * self.modes,
+            zero_in_comb: 0,
             scratch: (2 * h * 2).max(rows.tile.min(self.n1) * 2 * self.modes),
             pointwise: self.pointwise,
             activation: self.activation,
@@ -219,29 +220,22 @@ impl SpectralConv2d {
 
 /// The transform of a grid: E₂ᵀ on every line, then E₁ᵀ across the lines.
 ///
-/// The frequencies k₁ and −k₁ share a cosine and, up to sign, a sine, so E₁ has the h frequencies 0..=min(m, n₁/2) only.
-/// With T = E₁ᵀ S for the spectra S of the lines, T_c and T_s from the cosine and the sine column of |k₁|,
-///
-/// ```text
-/// X = T_c ± i T_s:    Re X = Re T_c ∓ Im T_s,    Im X = Im T_c ± Re T_s        for k₁ = ±|k₁|
-/// ```
-///
-/// and a comb, (h, 2, m, 2, w), is the adjoint of that: what E₁ takes to the spectra of the lines.
+/// A comb, (h, 2, m, 2, w), is what E₁ takes to the spectra of the lines: the adjoint of how [`Slots`] combines signs.
 struct Grid<'a> {
     plan: &'a Plan2d,
     conv: SpectralConv2d,
 }
 
-impl Grid<'_> {
-    /// |k₁| and the sign of k₁ for a slot that is in use.
-    fn frequency(&self, slot: usize) -> Option<(usize, f32)> {
-        let (k1, n1) = (self.conv.row_of_slot(slot)?, self.conv.n1);
-        Some(if 2 * k1 <= n1 { (k1, 1.0) } else { (n1 - k1, -1.0) })
-    }
-}
-
 impl Transform for Grid<'_> {
-    fn analyze(&self, chunk: usize, tile: Range<usize>, w: usize, x: &[f32], partial: &mut [f32]) {
+    fn analyze(
+        &self,
+        chunk: usize,
+        tile: Range<usize>,
+        w: usize,
+        x: &[f32],
+        partial: &mut [f32],
+        _: &mut [f32],
+    ) {
         let (n2, m) = (self.conv.n2, self.conv.modes);
         let basis = View::new(self.plan.columns.basis(0, n2), n2, 2 * m);
         let partial = &mut partial[(tile.start - chunk) * 2 * m * w..];
@@ -261,16 +255,9 @@ impl Transform for Grid<'_> {
             let lines = &partial[b * n1 * 2 * m * w + k * 2 * w..];
             let lines = View::strided(lines, n1, 2 * w, 2 * m * w);
             gemm(Into::Set, 1.0, basis.t(), lines, ViewMut::new(t, 2 * h, 2 * w));
-            for slot in 0..2 * m {
-                let Some((k1, sign)) = self.frequency(slot) else { continue };
-                let (re, im) = spectrum[(slot * batch + b) * 2 * w..][..2 * w].split_at_mut(w);
+            for (slot, k1, sign) in self.conv.slots().in_use() {
                 let (cos, sin) = t[k1 * 4 * w..][..4 * w].split_at(2 * w);
-                vectorize!({
-                    for c in 0..w {
-                        re[c] = cos[c] - sign * sin[w + c];
-                        im[c] = cos[w + c] + sign * sin[c];
-                    }
-                });
+                combine(sign, cos, sin, &mut spectrum[(slot * batch + b) * 2 * w..][..2 * w]);
             }
         }
     }
@@ -278,18 +265,11 @@ impl Transform for Grid<'_> {
     fn spread(&self, b: usize, w: usize, spectra: &[f32], comb: &mut [f32]) {
         let SpectralConv2d { batch, modes: m, .. } = self.conv;
         comb.fill(0.0);
-        for slot in 0..2 * m {
-            let Some((k1, sign)) = self.frequency(slot) else { continue };
+        for (slot, k1, sign) in self.conv.slots().in_use() {
             let (cos, sin) = comb[k1 * 4 * m * w..][..4 * m * w].split_at_mut(2 * m * w);
             for k2 in 0..m {
-                let (re, im) = spectra[((k2 * 2 * m + slot) * batch + b) * 2 * w..][..2 * w].split_at(w);
-                let (cos, sin) = (&mut cos[k2 * 2 * w..][..2 * w], &mut sin[k2 * 2 * w..][..2 * w]);
-                vectorize!({
-                    axpy(1.0, re, &mut cos[..w]);
-                    axpy(1.0, im, &mut cos[w..]);
-                    axpy(sign, im, &mut sin[..w]);
-                    axpy(-sign, re, &mut sin[w..]);
-                });
+                let mode = &spectra[((k2 * 2 * m + slot) * batch + b) * 2 * w..][..2 * w];
+                add_apart(sign, mode, &mut cos[k2 * 2 * w..], &mut sin[k2 * 2 * w..]);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The layer around the truncated transform: forward and backward, tile by tile, the same for one and two dimensions.
+//! The layer around the truncated transform: forward and backward, tile by tile, the same for one, two and three dimensions.
 //!
 //! ```text
 //! z = Aᵀ C M A drop(x) + x W + b        out = act(z)
@@ -25,7 +25,7 @@ use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::par::{Rows, equal, for_each, pieces, sum_lanes};
 use crate::simd::{axpy, vectorize};
 
-/// Sizes of a layer. A row is what tiles are made of: a point in 1D, a line of the grid in 2D.
+/// Sizes of a layer. A row is what tiles are made of: a point in 1D, a line of the grid in 2D, a plane in 3D.
 pub(super) struct Layer {
     pub rows: Rows,
     /// Points per row.
@@ -36,15 +36,19 @@ pub(super) struct Layer {
     pub outputs: usize,
     /// Columns of modes: m, of the last axis.
     pub columns: usize,
-    /// Modes per column: 1, or 2m in 2D.
+    /// Modes per column: 1, 2m in 2D, 4m² in 3D.
     pub slots: usize,
     /// The slot that holds frequency zero, in column 0.
     pub zero_slot: usize,
-    /// Whether `analyze` leaves one partial transform per row (2D) instead of one sum per chunk.
+    /// Whether `analyze` leaves one partial transform per row (2D, 3D) instead of one sum per chunk.
     pub partial_per_row: bool,
+    /// Values of a partial transform per channel.
+    pub partial: usize,
     /// Values of a comb per channel.
     pub comb: usize,
-    /// Scratch of `synthesize` and of `collect` per channel, whichever is more.
+    /// Where frequency zero lies in a comb, in values per channel.
+    pub zero_in_comb: usize,
+    /// Scratch of `analyze`, `collect` and `synthesize` per channel, whichever is most.
     pub scratch: usize,
     pub pointwise: bool,
     pub activation: Activation,
@@ -55,7 +59,15 @@ pub(super) struct Layer {
 pub(super) trait Transform: Sync {
     /// First half of A, on the rows of a tile: x (rows, points, w) into the partial transforms of its chunk, which starts at
     /// row `chunk`. Tiles of a chunk come in order and the first one overwrites.
-    fn analyze(&self, chunk: usize, tile: Range<usize>, w: usize, x: &[f32], partial: &mut [f32]);
+    fn analyze(
+        &self,
+        chunk: usize,
+        tile: Range<usize>,
+        w: usize,
+        x: &[f32],
+        partial: &mut [f32],
+        scratch: &mut [f32],
+    );
     /// Second half of A: column `k` of the spectra of all samples, (slots, B, 2, w), from all partial transforms.
     fn collect(&self, k: usize, w: usize, partial: &[f32], spectrum: &mut [f32], scratch: &mut [f32]);
     /// Adjoint of the second half, for sample `b`: from all spectra (columns, slots, B, 2, w) to its comb.
@@ -97,7 +109,7 @@ impl Layer {
     /// Where the partial transforms of a chunk begin.
     fn partial_start(&self, chunk: usize, w: usize) -> usize {
         let before = if self.partial_per_row { self.rows.chunk_start(chunk) } else { chunk };
-        before * 2 * self.columns * w
+        before * self.partial * w
     }
 
     fn partial_len(&self, w: usize) -> usize {
@@ -244,13 +256,13 @@ impl Layer {
                 let partial = take(&mut partial, self.partial_of_chunk(chunk, i));
                 for tile in rows.tiles(chunk) {
                     let mut input = self.slice(&tile, i, x);
+                    let (dropped, scratch) = scratch.split_at_mut(input.len());
                     if self.dropout.active() {
-                        let dropped = &mut scratch[..input.len()];
                         dropped.copy_from_slice(input);
                         self.dropout.apply(self.position(&tile), dropped);
                         input = dropped;
                     }
-                    transform.analyze(rows.chunk_start(chunk), tile, i, input, partial);
+                    transform.analyze(rows.chunk_start(chunk), tile, i, input, partial, scratch);
                 }
             }
         });
@@ -297,7 +309,7 @@ impl Layer {
                         gemm(into, 1.0, input.t(), View::new(gradient, points, o), ViewMut::new(dw, i, o));
                         into = Into::Add;
                     }
-                    transform.analyze(rows.chunk_start(chunk), tile, o, gradient, partial);
+                    transform.analyze(rows.chunk_start(chunk), tile, o, gradient, partial, scratch);
                 }
             }
         });
@@ -432,7 +444,7 @@ impl Layer {
         self.spread(transform, self.outputs, spectra, combs);
         if self.pointwise {
             for comb in combs.chunks_exact_mut(self.comb * self.outputs) {
-                axpy(self.sqrt_n(), params.b, &mut comb[..self.outputs]);
+                axpy(self.sqrt_n(), params.b, &mut comb[self.zero_in_comb * self.outputs..][..self.outputs]);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The truncated DFT as a thin real matrix.
 
+use super::slots::Slots;
 use crate::dims::mismatch;
 
 /// The kept modes of one axis: a matrix E and the weights c of the half spectrum. Built once per (n, modes).
@@ -29,6 +30,17 @@ pub struct Plan2d {
     pub(super) columns: Plan,
 }
 
+/// The plans of the three axes of an n₁ × n₂ × n₃ grid.
+#[derive(Clone, Debug)]
+pub struct Plan3d {
+    /// Of n₁, with the frequencies 0..=min(modes, n₁/2).
+    pub(super) planes: Plan,
+    /// Of n₂, with the frequencies 0..=min(modes, n₂/2).
+    pub(super) lines: Plan,
+    /// Of n₃, the half axis.
+    pub(super) columns: Plan,
+}
+
 impl Plan {
     /// The first `modes` frequencies of `n` points; `modes` ≤ n/2 + 1 unless there are no points.
     pub fn new(n: usize, modes: usize) -> Self {
@@ -48,6 +60,11 @@ impl Plan {
             basis.extend((0..modes).flat_map(|k| turns[(k as u128 * j as u128 % n as u128) as usize]));
         }
         Self { n, modes, basis }
+    }
+
+    /// The frequencies up to sign of an axis with modes of either sign.
+    fn of_slots(n: usize, modes: usize) -> Self {
+        Self::new(n, Slots { n, modes }.frequencies())
     }
 
     /// Points.
@@ -77,12 +94,31 @@ impl Plan2d {
     /// `modes` frequencies from either end of `n1` and the first `modes` of `n2`; `modes` ≤ n₁ and ≤ n₂/2 + 1 unless there
     /// are no points.
     pub fn new(n1: usize, n2: usize, modes: usize) -> Self {
-        if modes == 0 || (n1 * n2 > 0 && (modes > n1 || modes > n2 / 2 + 1)) {
-            let most = n1.min(n2 / 2 + 1);
+        // Not by their product, which wraps.
+        let (empty, most) = ([n1, n2].contains(&0), n1.min(n2 / 2 + 1));
+        if modes == 0 || (!empty && modes > most) {
             mismatch("spectral plan", &[("n1", n1), ("n2", n2), ("modes", modes), ("most modes", most)]);
         }
-        let (n1, n2) = if n1 * n2 > 0 { (n1, n2) } else { (0, 0) };
-        Self { rows: Plan::new(n1, modes.min(n1 / 2) + 1), columns: Plan::new(n2, modes) }
+        let [n1, n2] = if empty { [0; 2] } else { [n1, n2] };
+        Self { rows: Plan::of_slots(n1, modes), columns: Plan::new(n2, modes) }
+    }
+}
+
+impl Plan3d {
+    /// `modes` frequencies from either end of `n1` and `n2` and the first `modes` of `n3`; `modes` ≤ n₁, ≤ n₂ and ≤ n₃/2 + 1
+    /// unless there are no points.
+    pub fn new(n1: usize, n2: usize, n3: usize, modes: usize) -> Self {
+        let (empty, most) = ([n1, n2, n3].contains(&0), n1.min(n2).min(n3 / 2 + 1));
+        if modes == 0 || (!empty && modes > most) {
+            let sizes = [("n1", n1), ("n2", n2), ("n3", n3), ("modes", modes), ("most modes", most)];
+            mismatch("spectral plan", &sizes);
+        }
+        let [n1, n2, n3] = if empty { [0; 3] } else { [n1, n2, n3] };
+        Self {
+            planes: Plan::of_slots(n1, modes),
+            lines: Plan::of_slots(n2, modes),
+            columns: Plan::new(n3, modes),
+        }
     }
 }
 
@@ -148,5 +184,11 @@ mod tests {
     #[should_panic(expected = "n1 = 4, n2 = 9, modes = 5, most modes = 4")]
     fn too_many_modes_of_a_grid_are_refused() {
         Plan2d::new(4, 9, 5);
+    }
+
+    #[test]
+    #[should_panic(expected = "n1 = 9, n2 = 4, n3 = 9, modes = 5, most modes = 4")]
+    fn too_many_modes_of_a_volume_are_refused() {
+        Plan3d::new(9, 4, 9, 5);
     }
 }

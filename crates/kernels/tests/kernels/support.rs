@@ -1,6 +1,6 @@
 //! Data, comparisons and central differences for all tests.
 
-use galerkin_kernels::dropout::philox;
+use galerkin_kernels::random::philox;
 
 /// Values in [−1, 1), a function of `tag` and the index alone.
 pub fn values(tag: u32, len: usize) -> Vec<f32> {

@@ -1,9 +1,8 @@
 //! Samples in memory and batches of them: the only place where a dataset becomes tensors.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use galerkin_data::grid::{Grid, GridKind};
 use galerkin_data::normalize::Normalizer;
-use galerkin_data::{Array, Dataset};
+use galerkin_data::{Array, Axis, Dataset, Grid};
 
 use crate::config::{DataConfig, LossConfig, Task};
 use crate::error::{Error, Result};
@@ -69,7 +68,7 @@ impl<'a> View<'a> {
         let dataset = dataset.clone().subsample_to(self.grid)?;
         Ok(match self.task {
             Task::Burgers | Task::Darcy => dataset,
-            Task::DarcyInverse => dataset.inverse(self.coarse)?,
+            Task::DarcyInverse => dataset.inverse(Some(self.coarse))?,
         })
     }
 }
@@ -85,11 +84,11 @@ impl Samples {
         device: &Device,
     ) -> run::Result<Self> {
         let mut plain = view.plain(dataset)?;
-        let grid = plain.target_grid();
+        let grid = plain.target_grid()?;
         let weighted = regularized && view.task == Task::Darcy;
         let coefficients = if weighted { Some(plain.batch(indices)?.input) } else { None };
         if let Some(normalizer) = view.normalizer {
-            let normalizer = on_grid(normalizer, &plain.grid().points, device)?;
+            let normalizer = on_grid(normalizer, &plain.grid()?.points(), device)?;
             plain = plain.normalized(normalizer)?;
         }
         let pairs = plain.noisy(view.noise, view.seed).batch(indices)?;
@@ -150,9 +149,9 @@ impl Batch {
         one_channel(&self.target.dims())?;
         match (prediction, &self.target) {
             (Field::Line(p), Field::Line(u)) => {
-                let wraps = grid.kind == GridKind::Periodic && !interior;
+                let wraps = grid.axes[0].periodic && !interior;
                 let ends = if wraps { Ends::Periodic } else { Ends::Interior };
-                let config = Loss1dConfig { spacing: grid.spacing[0], gamma, ends };
+                let config = Loss1dConfig { spacing: grid.axes[0].spacing(), gamma, ends };
                 let slope = match &self.slope {
                     Some(Field::Line(slope)) => Some(slope.clone().squeeze_dim(2)),
                     _ => None,
@@ -160,7 +159,7 @@ impl Batch {
                 config.forward(p.squeeze_dim(2), u.clone().squeeze_dim(2), slope)
             }
             (Field::Square(p), Field::Square(u)) => {
-                let spacing = [grid.spacing[0], grid.spacing[1]];
+                let spacing = [grid.axes[0].spacing(), grid.axes[1].spacing()];
                 let config = Loss2dConfig { spacing, gamma, eps: Loss2dConfig::EPS, ends: Ends::Interior };
                 let gradient = match &self.slope {
                     Some(Field::Square(gradient)) => {
@@ -234,40 +233,42 @@ pub(crate) fn resized(
 /// Derivatives of the targets: central differences on the dataset's own grid, one-sided of second order at ends that are no
 /// neighbours, taken at the points of `grid`.
 fn slopes(dataset: &Dataset, grid: &Grid, indices: &[usize]) -> run::Result<Array> {
-    let fine = dataset.target_grid();
-    let axes = fine.points.len();
+    let fine = dataset.target_grid()?;
+    let axes = fine.axes.len();
     let mut values = Vec::new();
     for index in indices {
         let u = dataset.sample(*index)?.target;
-        match (&fine.points[..], &grid.points[..]) {
-            (&[n], &[m]) => {
+        match (&fine.axes[..], &grid.points()[..]) {
+            ([axis], &[m]) => {
+                let n = axis.points;
                 let stride = n / m;
-                values.extend((0..m).map(|j| slope(|i| u.values[i], j * stride, n, fine.kind) as f32));
+                values.extend((0..m).map(|j| slope(|i| u.values[i], j * stride, axis) as f32));
             }
-            (&[n1, n2], &[m1, m2]) => {
+            ([one, two], &[m1, m2]) => {
+                let (n1, n2) = (one.points, two.points);
                 let stride = |n: usize, m: usize| (n - 1) / (m - 1).max(1);
                 for at in 0..m1 * m2 {
                     let (i, j) = (at / m2 * stride(n1, m1), at % m2 * stride(n2, m2));
-                    values.push(slope(|i| u.values[i * n2 + j], i, n1, fine.kind) as f32);
-                    values.push(slope(|j| u.values[i * n2 + j], j, n2, fine.kind) as f32);
+                    values.push(slope(|i| u.values[i * n2 + j], i, one) as f32);
+                    values.push(slope(|j| u.values[i * n2 + j], j, two) as f32);
                 }
             }
             _ => return Err(Error::setting(format!("grid of {axes} axes"), "there are one or two").into()),
         }
     }
-    let shape = [vec![indices.len()], grid.points.clone(), vec![axes]].concat();
+    let shape = [vec![indices.len()], grid.points(), vec![axes]].concat();
     Ok(Array { shape, values })
 }
 
-/// The derivative at point i of n.
-fn slope(u: impl Fn(usize) -> f32, i: usize, n: usize, kind: GridKind) -> f64 {
-    let (u, h) = (|i: usize| u(i) as f64, kind.spacing(n));
-    match kind {
-        GridKind::Periodic => (u((i + 1) % n) - u((i + n - 1) % n)) / (2.0 * h),
-        GridKind::Vertices if n < 3 => 0.0,
-        GridKind::Vertices if i == 0 => (-3.0 * u(0) + 4.0 * u(1) - u(2)) / (2.0 * h),
-        GridKind::Vertices if i + 1 == n => (3.0 * u(i) - 4.0 * u(i - 1) + u(i - 2)) / (2.0 * h),
-        GridKind::Vertices => (u(i + 1) - u(i - 1)) / (2.0 * h),
+/// The derivative at point i of an axis.
+fn slope(u: impl Fn(usize) -> f32, i: usize, axis: &Axis) -> f64 {
+    let (u, n, h) = (|i: usize| u(i) as f64, axis.points, axis.spacing());
+    match axis.periodic {
+        true => (u((i + 1) % n) - u((i + n - 1) % n)) / (2.0 * h),
+        false if n < 3 => 0.0,
+        false if i == 0 => (-3.0 * u(0) + 4.0 * u(1) - u(2)) / (2.0 * h),
+        false if i + 1 == n => (3.0 * u(i) - 4.0 * u(i - 1) + u(i - 2)) / (2.0 * h),
+        false => (u(i + 1) - u(i - 1)) / (2.0 * h),
     }
 }
 
@@ -282,8 +283,8 @@ mod tests {
             (0..n).map(|j| (std::f64::consts::TAU * j as f64 / n as f64).sin() as f32).collect();
         let array = |values: Vec<f32>, shape: &[usize]| Array { shape: shape.to_vec(), values };
         let wave = array(wave, &[1, n, 1]);
-        let dataset = Dataset::from_arrays(wave.clone(), wave, GridKind::Periodic).unwrap();
-        let found = slopes(&dataset, &Grid::new(GridKind::Periodic, &[16]), &[0]).unwrap();
+        let dataset = Dataset::from_arrays(wave.clone(), wave, Grid::unit(&[n], true)).unwrap();
+        let found = slopes(&dataset, &Grid::unit(&[16], true), &[0]).unwrap();
         assert_eq!(found.shape, [1, 16, 1]);
         for (j, found) in found.values.iter().enumerate() {
             let exact = std::f64::consts::TAU * (std::f64::consts::TAU * j as f64 / 16.0).cos();
@@ -294,8 +295,8 @@ mod tests {
         let values =
             (0..25).map(|at| ((at / 5) as f32 / 4.0).powi(2) + 3.0 * (at % 5) as f32 / 4.0).collect();
         let parabola = array(values, &[1, 5, 5, 1]);
-        let dataset = Dataset::from_arrays(parabola.clone(), parabola, GridKind::Vertices).unwrap();
-        let found = slopes(&dataset, &Grid::new(GridKind::Vertices, &[3, 3]), &[0]).unwrap();
+        let dataset = Dataset::from_arrays(parabola.clone(), parabola, Grid::unit(&[5, 5], false)).unwrap();
+        let found = slopes(&dataset, &Grid::unit(&[3, 3], false), &[0]).unwrap();
         for (at, found) in found.values.chunks_exact(2).enumerate() {
             assert!(
                 (found[0] - (at / 3) as f32).abs() < 1e-5 && (found[1] - 3.0).abs() < 1e-5,

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use galerkin_data::Dataset;
+use galerkin_data::dataset::Statistics;
 use galerkin_data::io::write_whole;
 use galerkin_data::split::{Split, batches};
 use serde_json::json;
@@ -201,8 +202,8 @@ impl<'a> Trainer<'a> {
         let mut model = model_config.init(&mut Builder::new(seed, &tracked))?;
         let mut normalizer = None;
         if data.task != Task::Burgers {
-            normalizer = Some(plain.fit_inputs(&split.train)?);
-            let fit = plain.fit_targets(&split.train)?;
+            normalizer = Some(plain.fit_inputs(&split.train, Statistics::Point)?);
+            let fit = plain.fit_targets(&split.train, Statistics::Point)?;
             model = model.with_normalizer(Normalizer::from_fit(&fit, device)?)?;
         }
         view.normalizer = normalizer.as_ref();
@@ -423,7 +424,7 @@ fn refuse_too_large(config: &RunConfig, model: &ModelConfig, plain: &Dataset) ->
     let values = |shape: Vec<usize>| shape.iter().product::<usize>() as u64;
     let sample = 4 * (3 * values(plain.input_shape()) + 2 * values(plain.target_shape()));
     let samples = sample * (config.data.train + config.data.validation) as u64;
-    let training = model.training_memory(config.train.batch, &plain.grid().points)?;
+    let training = model.training_memory(config.train.batch, &plain.grid()?.points())?;
     let needed = samples + training;
     if needed <= available {
         return Ok(());

@@ -1,102 +1,209 @@
 //! A zip archive of uncompressed entries, the only kind that PyTorch writes.
 //!
-//! Entries are slices of the file. Together they are no longer than the file, so that work, too, is bounded by its length.
+//! Entries are stretches of the file. Together they are no longer than the file, so that work, too, is bounded by its length.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 
 use super::Problem;
+use crate::io::source::Source;
 
-/// The entries of an archive by name, without the folder they all lie in; every checksum has been checked.
-pub(super) struct Archive<'a>(BTreeMap<&'a str, &'a [u8]>);
+/// The entries of an archive by name, without the folder they all lie in.
+#[derive(Debug)]
+pub(super) struct Archive(BTreeMap<String, Entry>);
+
+/// A stretch of the file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub start: u64,
+    pub len: u64,
+    checksum: u32,
+}
 
 /// A [`Problem::Archive`].
 pub(super) fn broken(place: impl Into<String>, why: impl Into<String>) -> Problem {
     Problem::Archive { place: place.into(), why: why.into() }
 }
 
-impl<'a> Archive<'a> {
-    pub fn open(file: &'a [u8]) -> Result<Self, Problem> {
-        let (mut at, count) = directory(file)?;
+/// Whether it is an archive with an entry `data.pkl`, in a folder or not; whatever else may be wrong with it.
+pub(in crate::io) fn has_pickle(source: &Source) -> bool {
+    let Ok(directory) = Directory::read(source) else { return false };
+    let mut at = 0;
+    // A damaged record ends the search: the reader that gets the file says what is wrong.
+    while let Ok(record) = directory.record(at) {
+        if record.name == "data.pkl" || record.name.ends_with("/data.pkl") {
+            return true;
+        }
+        at = record.next;
+    }
+    false
+}
+
+impl Archive {
+    pub fn open(source: &Source) -> Result<Self, Problem> {
+        let directory = Directory::read(source)?;
         let mut entries = BTreeMap::new();
-        let mut total = 0usize;
-        for _ in 0..count {
-            let entry = Entry::read(file, at)?;
-            total = total.saturating_add(entry.bytes.len());
-            if total > file.len() {
-                return Err(broken(entry.name, "entries overlap"));
+        let (mut at, mut total) = (0, 0u64);
+        for _ in 0..directory.count {
+            let record = directory.record(at)?;
+            let entry = record.entry(source)?;
+            total = total.saturating_add(entry.len);
+            if total > source.len() {
+                return Err(broken(record.name, "entries overlap"));
             }
-            if checksum(entry.bytes) != entry.checksum {
-                return Err(broken(
-                    entry.name,
-                    "the checksum is wrong: the file is damaged, or was saved with set_crc32_options(False)",
-                ));
+            if entries.insert(record.name.to_string(), entry).is_some() {
+                return Err(broken(record.name, "the entry is there twice"));
             }
-            if entries.insert(entry.name, entry.bytes).is_some() {
-                return Err(broken(entry.name, "the entry is there twice"));
-            }
-            at = entry.next;
+            at = record.next;
         }
         let Some(folder) = entries.keys().find_map(|name| name.strip_suffix("data.pkl")) else {
             return Err(broken("directory", "expected an entry `data.pkl`, found none"));
         };
-        let inside = |(name, bytes): (&'a str, &'a [u8])| Some((name.strip_prefix(folder)?, bytes));
+        let folder = folder.to_string();
+        let inside = |(name, entry): (String, Entry)| Some((name.strip_prefix(&folder)?.to_string(), entry));
         Ok(Archive(entries.into_iter().filter_map(inside).collect()))
     }
 
-    pub fn find(&self, name: &str) -> Option<&'a [u8]> {
+    pub fn find(&self, name: &str) -> Option<Entry> {
         self.0.get(name).copied()
     }
 
-    pub fn get(&self, name: &str) -> Result<&'a [u8], Problem> {
+    pub fn get(&self, name: &str) -> Result<Entry, Problem> {
         self.find(name).ok_or_else(|| broken(name, "expected such an entry, found none"))
     }
 }
 
-/// One entry, from its record in the central directory.
-struct Entry<'a> {
+impl Entry {
+    /// All its bytes, which agree with its checksum.
+    pub fn read(&self, source: &Source, name: &str) -> Result<Vec<u8>, Problem> {
+        let bytes = read(source, self.start, self.len)?;
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&bytes);
+        self.agree(hasher, name)?;
+        Ok(bytes)
+    }
+
+    /// `Ok` if its bytes, which are read once and not kept, agree with its checksum.
+    pub fn check(&self, source: &Source, name: &str) -> Result<(), Problem> {
+        let mut stream = source.window(self.start, self.len);
+        let mut hasher = crc32fast::Hasher::new();
+        let mut block = vec![0; self.len.min(1 << 18) as usize];
+        loop {
+            match stream.read(&mut block).map_err(Problem::Io)? {
+                0 => return self.agree(hasher, name),
+                read => hasher.update(&block[..read]),
+            }
+        }
+    }
+
+    fn agree(&self, hasher: crc32fast::Hasher, name: &str) -> Result<(), Problem> {
+        if hasher.finalize() == self.checksum {
+            return Ok(());
+        }
+        Err(broken(
+            name,
+            "the checksum is wrong: the file is damaged, or was saved with set_crc32_options(False)",
+        ))
+    }
+}
+
+/// The central directory: one record per entry.
+struct Directory {
+    bytes: Vec<u8>,
+    /// Where it begins in the file.
+    begin: u64,
+    count: u64,
+}
+
+/// One entry, as the directory has it.
+struct Record<'a> {
     name: &'a str,
-    bytes: &'a [u8],
+    method: u16,
+    flags: u16,
     checksum: u32,
+    plain: u64,
+    packed: u64,
+    /// Where its local header is.
+    local: u64,
     /// Where the next record is.
     next: usize,
 }
 
-impl<'a> Entry<'a> {
+impl Directory {
+    /// The last record of the file: signature, 6 bytes, count 10, 4 bytes, begin 16, length of comment 20. In front of it, if sizes
+    /// did not fit (PyTorch: always), a pointer of 20 bytes with the place of a wider record at 8: count 32, begin 48, end 56.
+    fn read(source: &Source) -> Result<Self, Problem> {
+        let lost = || {
+            broken(
+                "end",
+                "expected a zip archive with its directory at the end; the file is cut short or no archive",
+            )
+        };
+        let tail_at = source.len().saturating_sub(22 + 20 + u64::from(u16::MAX));
+        let tail = read(source, tail_at, source.len() - tail_at)?;
+        let end = tail.windows(4).rposition(|four| four == b"PK\x05\x06").ok_or_else(lost)?;
+        let record = tail.get(end..end + 22).ok_or_else(lost)?;
+        let (mut begin, mut count) = (u32_at(record, 16) as u64, u16_at(record, 10) as u64);
+        let mut stop = tail_at + end as u64;
+        let pointer = end.checked_sub(20).map(|at| &tail[at..end]).filter(|p| p.starts_with(b"PK\x06\x07"));
+        if let Some(pointer) = pointer {
+            let place = u64_at(pointer, 8);
+            let wide = read(source, place, 56).map_err(|_| lost())?;
+            if !wide.starts_with(b"PK\x06\x06") {
+                return Err(lost());
+            }
+            (count, begin) = (u64_at(&wide, 32), u64_at(&wide, 48));
+            stop = stop.min(place);
+        }
+        let len = stop.checked_sub(begin).ok_or_else(lost)?;
+        if len > LONGEST_DIRECTORY {
+            return Err(broken(
+                "directory",
+                format!("expected at most {LONGEST_DIRECTORY} bytes, found {len}"),
+            ));
+        }
+        Ok(Self { bytes: read(source, begin, len)?, begin, count })
+    }
+
     /// The record: signature 0, flags 8, method 10, checksum 16, sizes packed 20 and plain 24, lengths of name 28,
-    /// extra fields 30 and comment 32, place of the local header 42, name 46. In the local header, which is repeated
-    /// in front of the values: lengths of name 26 and extra fields 28, end 30.
-    fn read(file: &'a [u8], at: usize) -> Result<Self, Problem> {
-        let short = || broken(format!("directory, byte {at}"), "the record is cut short");
-        let record = file.get(at..).filter(|record| record.len() >= 46).ok_or_else(short)?;
+    /// extra fields 30 and comment 32, place of the local header 42, name 46.
+    fn record(&self, at: usize) -> Result<Record<'_>, Problem> {
+        let place = self.begin + at as u64;
+        let short = || broken(format!("directory, byte {place}"), "the record is cut short");
+        let record = self.bytes.get(at..).filter(|record| record.len() >= 46).ok_or_else(short)?;
         if !record.starts_with(b"PK\x01\x02") {
-            return Err(broken(format!("directory, byte {at}"), "expected a record of an entry"));
+            return Err(broken(format!("directory, byte {place}"), "expected a record of an entry"));
         }
         let [name_len, extra_len, comment_len] = [28, 30, 32].map(|field| u16_at(record, field) as usize);
         let end = 46 + name_len + extra_len + comment_len;
         let texts = record.get(46..end).ok_or_else(short)?;
         let name = std::str::from_utf8(&texts[..name_len])
-            .map_err(|_| broken(format!("directory, byte {at}"), "the name is no UTF-8"))?;
-        let (flags, method) = (u16_at(record, 8), u16_at(record, 10));
-        if method != 0 || flags & 1 != 0 {
-            return Err(broken(name, "compressed or encrypted, which PyTorch does not do"));
-        }
+            .map_err(|_| broken(format!("directory, byte {place}"), "the name is no UTF-8"))?;
         let mut fields = [24, 20, 42].map(|field| u32_at(record, field) as u64);
         widen(&mut fields, &texts[name_len..name_len + extra_len]);
         let [plain, packed, local] = fields;
-        let bytes = (plain == packed).then(|| values(file, local, plain)).flatten();
-        let bytes = bytes.ok_or_else(|| broken(name, "its values are not where the directory says"))?;
-        Ok(Entry { name, bytes, checksum: u32_at(record, 16), next: at + end })
+        let (flags, method) = (u16_at(record, 8), u16_at(record, 10));
+        Ok(Record { name, method, flags, checksum: u32_at(record, 16), plain, packed, local, next: at + end })
     }
 }
 
-/// The bytes behind the local header at `local`.
-fn values(file: &[u8], local: u64, len: u64) -> Option<&[u8]> {
-    let header = file.get(usize::try_from(local).ok()?..)?;
-    if header.len() < 30 || !header.starts_with(b"PK\x03\x04") {
-        return None;
+impl Record<'_> {
+    /// Its bytes lie behind its local header: lengths of name 26 and extra fields 28, end 30.
+    fn entry(&self, source: &Source) -> Result<Entry, Problem> {
+        if self.method != 0 || self.flags & 1 != 0 {
+            return Err(broken(self.name, "compressed or encrypted, which PyTorch does not do"));
+        }
+        let place = || -> Option<u64> {
+            let header = read(source, self.local, 30).ok()?;
+            let start = 30 + u16_at(&header, 26) as u64 + u16_at(&header, 28) as u64;
+            let start = self.local.checked_add(start)?;
+            source.check_range(start, self.plain, self.name).ok()?;
+            (header.starts_with(b"PK\x03\x04") && self.plain == self.packed).then_some(start)
+        };
+        let start =
+            place().ok_or_else(|| broken(self.name, "its values are not where the directory says"))?;
+        Ok(Entry { start, len: self.plain, checksum: self.checksum })
     }
-    let start = 30 + u16_at(header, 26) as usize + u16_at(header, 28) as usize;
-    header.get(start..)?.get(..usize::try_from(len).ok()?)
 }
 
 /// Replaces the fields that did not fit 32 bits by those of the extra field 1, which has them in the same order.
@@ -112,48 +219,18 @@ fn widen(fields: &mut [u64; 3], mut extra: &[u8]) {
     }
 }
 
-/// Where the central directory begins, and how many entries it has.
-///
-/// The last record of the file: signature, 6 bytes, count 10, 4 bytes, begin 16, length of comment 20. In front of it, if sizes did
-/// not fit (PyTorch: always), a pointer of 20 bytes with the place of a wider record at 8: count 32, begin 48, end 56.
-fn directory(file: &[u8]) -> Result<(usize, usize), Problem> {
-    let lost = || {
-        broken(
-            "end",
-            "expected a zip archive with its directory at the end; the file is cut short or no archive",
-        )
-    };
-    let tail = file.len().saturating_sub(22 + u16::MAX as usize);
-    let end = file[tail..].windows(4).rposition(|four| four == b"PK\x05\x06").ok_or_else(lost)? + tail;
-    let record = file.get(end..end + 22).ok_or_else(lost)?;
-    let (mut begin, mut count) = (u32_at(record, 16) as u64, u16_at(record, 10) as u64);
-    let pointer = end.checked_sub(20).map(|at| &file[at..end]).filter(|p| p.starts_with(b"PK\x06\x07"));
-    if let Some(pointer) = pointer {
-        let place = usize::try_from(u64_at(pointer, 8)).map_err(|_| lost())?;
-        let wide = file.get(place..).filter(|wide| wide.len() >= 56 && wide.starts_with(b"PK\x06\x06"));
-        let wide = wide.ok_or_else(lost)?;
-        (count, begin) = (u64_at(wide, 32), u64_at(wide, 48));
-    }
-    Ok((usize::try_from(begin).map_err(|_| lost())?, usize::try_from(count).map_err(|_| lost())?))
-}
+/// Bytes of a directory; that of a million entries has some tens of them each.
+const LONGEST_DIRECTORY: u64 = 64 << 20;
 
-/// CRC-32 of the zip format.
-fn checksum(bytes: &[u8]) -> u32 {
-    const TABLE: [u32; 256] = {
-        let mut table = [0; 256];
-        let mut i = 0;
-        while i < 256 {
-            let (mut crc, mut bit) = (i as u32, 0);
-            while bit < 8 {
-                crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
-                bit += 1;
-            }
-            table[i] = crc;
-            i += 1;
-        }
-        table
-    };
-    !bytes.iter().fold(!0, |crc: u32, byte| crc >> 8 ^ TABLE[(crc as u8 ^ byte) as usize])
+/// Bytes of the file. What is out of its range is not asked for by an archive that is whole.
+fn read(source: &Source, start: u64, len: u64) -> Result<Vec<u8>, Problem> {
+    source.read_vec(start, len, "archive").map_err(|error| match error {
+        crate::Error::Io { source, .. } => Problem::Io(source),
+        _ => broken(
+            format!("byte {start}"),
+            format!("expected {len} bytes, found a file of {} bytes", source.len()),
+        ),
+    })
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -171,12 +248,6 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_checksum_is_crc_32() {
-        // The check value that catalogues of CRCs give for this polynomial.
-        assert_eq!(checksum(b"123456789"), 0xcbf4_3926);
-    }
 
     #[test]
     fn wide_fields_replace_those_that_did_not_fit() {

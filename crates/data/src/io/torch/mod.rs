@@ -1,13 +1,16 @@
-//! State dicts of PyTorch (`.pt`, `.pth`): named arrays, read without running anything.
+//! Files of PyTorch (`.pt`, `.pth`): tensors, read without running anything.
 //!
 //! The file is a zip archive of uncompressed entries ([`torch.save`] since 1.6): `data.pkl`, a pickle that names the
 //! tensors, and `data/0`, `data/1`, … with their values. Pickle is a language whose programs may call any Python function. Here
-//! it is interpreted on plain values: the names of a dozen functions and types that make up a state dict are known, and any
-//! other name or operation ends the reading with an [`Error`] that says which.
+//! it is interpreted on plain values: the names of some functions and types that make up tensors and plain values are known, and
+//! any other name or operation ends the reading with an [`Error`] that says which.
 //!
-//! What a file can make the reader allocate is bounded by the file's own length: entries are slices of it, all arrays together
-//! have at most as many values as the file has bytes (a view with stride 0 has any number), and the interpreter never
-//! copies what has parts; the worst pickle that was found takes 39 times its length. (The reader of `burn-store` 0.22.1,
+//! There are two ways to look at a file: as weights of a model ([`read`]: the state dict, its arrays in memory), and as data
+//! ([`crate::io::open`]: every tensor at any depth is a variable, `outer/inner`, and its values come block by block).
+//!
+//! What a file can make the reader allocate is bounded by the file's own length: entries are stretches of it, an array, and with
+//! [`read`] all arrays together, have at most as many values as the file has bytes (a view with stride 0 has any number), and the
+//! interpreter never copies what has parts; the worst pickle that was found takes 39 times its length. (The reader of `burn-store` 0.22.1,
 //! `pytorch-reader`, was tried first: a file of 88 kB with a compressed pickle made it allocate 18 GB, one of 478 bytes with
 //! a stride of 0 gave an array of 400 MB, and calls of unknown functions are passed over in silence.)
 //!
@@ -18,12 +21,17 @@ mod pickle;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use super::element::{BLOCK, ByteOrder, Element, Places, Take, to_row_major};
+use super::source::Source;
+use super::{Kind, Variable};
 use crate::Array;
-use archive::Archive;
-use pickle::{Element, Pickled, TensorView, Value};
+pub(super) use archive::has_pickle;
+use archive::{Archive, Entry};
+use pickle::{Key, Numbers, Pickled, TensorView, Value};
 
-/// Why a file gives no state dict.
+/// Why a file gives no tensors.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
 pub struct Error {
@@ -54,18 +62,18 @@ pub enum Problem {
         /// The rule it breaks.
         why: String,
     },
-    /// The pickle has an operation that no state dict has.
-    #[error("data.pkl, byte {at}: operation {opcode:#04x} has no place in a state dict")]
+    /// The pickle has an operation that tensors and plain values do not need.
+    #[error("data.pkl, byte {at}: operation {opcode:#04x} has no place in a file of tensors")]
     Opcode {
         /// Where.
         at: usize,
         /// The operation.
         opcode: u8,
     },
-    /// The pickle names a function or type that no state dict has. It was not called.
+    /// The pickle names a function or type that tensors and plain values do not need. It was not called.
     #[error(
-        "data.pkl, byte {at}: `{name}` has no place in a state dict; save the weights alone: \
-         torch.save(model.state_dict(), path)"
+        "data.pkl, byte {at}: `{name}` has no place in a file of tensors; save the weights alone: \
+         torch.save(model.state_dict(), path), or data as a dictionary: torch.save({{\"x\": x, \"y\": y}}, path)"
     )]
     Global {
         /// Where.
@@ -80,6 +88,12 @@ pub enum Problem {
         at: usize,
         /// The rule it breaks.
         why: &'static str,
+    },
+    /// The pickle names too many things.
+    #[error("data.pkl: expected at most {most} things in lists and dictionaries, found more")]
+    Many {
+        /// How many are followed.
+        most: usize,
     },
     /// A tensor does not fit the values that are there.
     #[error("tensor `{name}`: {why}")]
@@ -102,33 +116,36 @@ const UNDER: [&str; 3] = ["state_dict", "model_state_dict", "model"];
 
 /// No array has more axes than this.
 const MOST_AXES: usize = 16;
+/// Dictionaries inside dictionaries; they may be in themselves.
+const DEEPEST: usize = 16;
+/// Things in lists and dictionaries that are followed; the memo may multiply them.
+const MOST_NAMED: usize = 100_000;
+
+/// The magic number of the format before PyTorch 1.6, as its pickle begins.
+pub(super) const OLD: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19";
 
 /// The arrays of a state dict, also of one under `state_dict`, `model_state_dict` or `model`. Values are rounded to f32.
 pub fn read(path: impl AsRef<Path>) -> Result<BTreeMap<String, Array>, Error> {
     let path = path.as_ref();
-    let file = match std::fs::metadata(path) {
+    let source = Source::open(path).map_err(|error| match error {
+        crate::Error::Io { source, .. } => Problem::Io(source),
         // A device or a pipe has no length to judge by.
-        Ok(metadata) if !metadata.is_file() => Err(std::io::Error::other("not a file")),
-        Ok(_) => std::fs::read(path),
-        Err(error) => Err(error),
-    };
-    let arrays = file.map_err(Problem::Io).and_then(|file| parse(&file));
-    arrays.map_err(|problem| Error { path: path.into(), problem })
+        _ => Problem::Io(std::io::Error::other("not a file")),
+    });
+    source.and_then(|source| read_state_dict(&source)).map_err(|problem| Error { path: path.into(), problem })
 }
 
 /// The same from the bytes of a file.
 pub fn parse(file: &[u8]) -> Result<BTreeMap<String, Array>, Problem> {
-    // The magic number of the old format, as its pickle begins.
-    if file.starts_with(b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19") {
-        return Err(Problem::Old);
-    }
-    let archive = Archive::open(file)?;
-    if let Some(order) = archive.find("byteorder").filter(|order| *order != b"little") {
-        let found = String::from_utf8_lossy(order);
-        return Err(archive::broken("byteorder", format!("expected `little`, found `{found:.16}`")));
-    }
-    let pickled = pickle::run(archive.get("data.pkl")?)?;
-    let mut left = file.len();
+    read_state_dict(&Source::from_bytes(Path::new("bytes"), file.to_vec()))
+}
+
+fn read_state_dict(source: &Source) -> Result<BTreeMap<String, Array>, Problem> {
+    let archive = open_archive(source)?;
+    let pickle = archive.get("data.pkl")?.read(source, "data.pkl")?;
+    let pickled = pickle::run(&pickle)?;
+    let mut left = source.len();
+    let mut checked = BTreeMap::new();
     let mut arrays = BTreeMap::new();
     for (name, value) in state_dict(&pickled)? {
         let fault = |why: String| Problem::Tensor { name: name.into(), why };
@@ -136,8 +153,21 @@ pub fn parse(file: &[u8]) -> Result<BTreeMap<String, Array>, Problem> {
             return Err(fault(format!("expected a tensor, found {}", value.kind())));
         };
         let view = &pickled.tensors[tensor];
-        let storage = archive.get(&format!("data/{}", view.storage.key))?;
-        let array = array(&pickled, view, storage, &mut left).map_err(fault)?;
+        let tensor = Tensor::new(&pickled, view, name, &archive, left)?;
+        left -= tensor.count as u64;
+        let Numbers::Real(element) = tensor.numbers else {
+            return Err(fault("expected real numbers, found complex ones".into()));
+        };
+        if checked.insert(view.key, ()).is_none() {
+            tensor.entry.check(source, &storage_name(view))?;
+        }
+        let mut values = Vec::with_capacity(tensor.count);
+        let gathered = tensor.scan(source, element, &mut |_, block| {
+            values.extend_from_slice(block);
+            Ok(())
+        });
+        gathered.map_err(|error| fault(error.to_string()))?;
+        let array = Array { values: to_row_major(values, &tensor.shape, &tensor.order), shape: tensor.shape };
         if arrays.insert(name.to_string(), array).is_some() {
             return Err(fault("is there twice".into()));
         }
@@ -145,18 +175,77 @@ pub fn parse(file: &[u8]) -> Result<BTreeMap<String, Array>, Problem> {
     Ok(arrays)
 }
 
+/// Every tensor as a variable, and everything else in words.
+pub(super) fn open(source: &Source) -> Result<(Vec<Variable>, Tensors), Problem> {
+    let archive = open_archive(source)?;
+    let pickle = archive.get("data.pkl")?.read(source, "data.pkl")?;
+    let pickled = pickle::run(&pickle)?;
+    let stem = source.path().file_stem().map_or("tensor".into(), |stem| stem.to_string_lossy().into_owned());
+    let mut listing = Listing { pickled: &pickled, named: 0, found: Vec::new() };
+    match pickled.root {
+        root @ (Value::Dict(_) | Value::List(_) | Value::Tuple(_)) if listing.has_parts(root) => {
+            listing.follow(root, "", 0)?;
+        }
+        root => listing.found.push((stem, root)),
+    }
+    let (mut variables, mut tensors) = (Vec::new(), Vec::new());
+    for (name, value) in listing.found {
+        let Value::Tensor(tensor) = value else {
+            variables.push(Variable::new(name, vec![], Kind::Other(value.words())));
+            tensors.push(None);
+            continue;
+        };
+        let tensor = Tensor::new(&pickled, &pickled.tensors[tensor], &name, &archive, source.len())?;
+        let kind = match tensor.numbers {
+            Numbers::Real(element) => Kind::Numbers(element),
+            Numbers::Complex(_) => Kind::Other("an array of complex numbers".into()),
+        };
+        let mut variable = Variable::new(name, tensor.shape.clone(), kind);
+        variable.order = tensor.order.clone();
+        variables.push(variable);
+        tensors.push(Some(tensor));
+    }
+    Ok((variables, Tensors(tensors)))
+}
+
+fn open_archive(source: &Source) -> Result<Archive, Problem> {
+    let head = source.read_vec(0, source.len().min(OLD.len() as u64), "first bytes");
+    if head.is_ok_and(|head| head == OLD) {
+        return Err(Problem::Old);
+    }
+    let archive = Archive::open(source)?;
+    if let Some(entry) = archive.find("byteorder") {
+        // No order has a longer name; a longer entry is not read.
+        let order = if entry.len > 16 { vec![b'?'] } else { entry.read(source, "byteorder")? };
+        if order != b"little" {
+            let found = String::from_utf8_lossy(&order).into_owned();
+            return Err(archive::broken("byteorder", format!("expected `little`, found `{found:.16}`")));
+        }
+    }
+    Ok(archive)
+}
+
+fn storage_name(view: &TensorView) -> String {
+    format!("data/{}", view.key)
+}
+
 /// The entries of the dictionary that holds the tensors.
-fn state_dict<'p>(pickled: &'p Pickled) -> Result<Vec<(&'p str, Value<'p>)>, Problem> {
+fn state_dict<'p>(pickled: &Pickled<'p>) -> Result<Vec<(&'p str, Value<'p>)>, Problem> {
     let Value::Dict(root) = pickled.root else {
         return Err(Problem::NoStateDict { found: pickled.root.kind().into() });
     };
-    let entries = pickled.dict(root);
+    // Keys of other kinds, such as the numbers of an optimiser's state, name no tensor of a model.
+    let named = |dict| -> Vec<_> {
+        let text = |(key, value)| if let Key::Text(key) = key { Some((key, value)) } else { None };
+        pickled.dict(dict).filter_map(text).collect()
+    };
+    let entries = named(root);
     if entries.iter().any(|(_, value)| matches!(value, Value::Tensor(_))) {
         return Ok(entries);
     }
     for key in UNDER {
         if let Some((_, Value::Dict(dict))) = entries.iter().find(|(name, _)| *name == key) {
-            return Ok(pickled.dict(*dict));
+            return Ok(named(*dict));
         }
     }
     let mut found = format!("a dictionary of {} entries", entries.len());
@@ -166,69 +255,227 @@ fn state_dict<'p>(pickled: &'p Pickled) -> Result<Vec<(&'p str, Value<'p>)>, Pro
     Err(Problem::NoStateDict { found })
 }
 
-/// The values a tensor shows of its storage, row-major. Takes as many from `left`.
-fn array(pickled: &Pickled, view: &TensorView, storage: &[u8], left: &mut usize) -> Result<Array, String> {
-    let size = view.storage.element.size();
-    if Some(storage.len()) != view.storage.len.checked_mul(size) {
-        let (declared, bytes) = (view.storage.len, storage.len());
-        return Err(format!("expected a storage of {declared} values of {size} bytes, found {bytes} bytes"));
-    }
-    let sizes = |what: &str, tuple| -> Result<Vec<usize>, String> {
-        let items = pickled.items(tuple);
-        if items.len() > MOST_AXES {
-            return Err(format!("expected at most {MOST_AXES} axes, found {}", items.len()));
-        }
-        let size = |item: &Value| match item {
-            Value::Int(size) => usize::try_from(*size).map_err(|_| format!("found {size} in its {what}")),
-            other => Err(format!("found {} in its {what}", other.kind())),
-        };
-        items.iter().map(size).collect()
-    };
-    let (shape, strides) = (sizes("shape", view.shape)?, sizes("strides", view.strides)?);
-    if shape.len() != strides.len() {
-        return Err(format!("shape {shape:?} with strides {strides:?}"));
-    }
-    let count = shape.iter().try_fold(1usize, |count, size| count.checked_mul(*size));
-    let Some(count) = count.filter(|count| *count <= *left) else {
-        return Err(format!("shape {shape:?} is larger than the file can account for"));
-    };
-    *left -= count;
-    let last = shape.iter().zip(&strides).try_fold(view.offset, |last, (size, stride)| {
-        last.checked_add(size.saturating_sub(1).checked_mul(*stride)?)
-    });
-    if count > 0 && last.is_none_or(|last| last >= view.storage.len) {
-        let (offset, len) = (view.offset, view.storage.len);
-        return Err(format!(
-            "shape {shape:?} with strides {strides:?} from {offset} runs out of a storage of {len} values"
-        ));
-    }
-    let values = gather(view.storage.element, storage, view.offset, &shape, &strides, count);
-    Ok(Array { shape, values })
+/// A walk through lists and dictionaries.
+struct Listing<'p, 'a> {
+    pickled: &'p Pickled<'a>,
+    /// Things seen, with and without a name of their own.
+    named: usize,
+    found: Vec<(String, Value<'a>)>,
 }
 
-/// Values at `offset` + Σ index·stride, the last index running fastest.
-fn gather(
-    element: Element,
-    storage: &[u8],
-    offset: usize,
-    shape: &[usize],
-    strides: &[usize],
-    count: usize,
-) -> Vec<f32> {
-    let mut index = vec![0; shape.len()];
-    let mut at = offset;
-    let mut values = Vec::with_capacity(count);
-    while values.len() < count {
-        values.push(element.value(storage, at));
-        for axis in (0..shape.len()).rev() {
-            if index[axis] + 1 < shape[axis] {
-                index[axis] += 1;
-                at += strides[axis];
-                break;
-            }
-            at -= strides[axis] * index[axis];
-            index[axis] = 0;
+impl<'a> Listing<'_, 'a> {
+    /// Whether it is looked into: dictionaries always, lists and tuples where tensors or dictionaries lie in them. A list of numbers
+    /// is one thing.
+    fn has_parts(&self, value: Value<'a>) -> bool {
+        let part = |value: &Value| matches!(value, Value::Tensor(_) | Value::Dict(_));
+        match value {
+            Value::Dict(_) => true,
+            Value::List(list) => self.pickled.list(list).any(|value| part(&value)),
+            Value::Tuple(tuple) => self.pickled.items(tuple).iter().any(part),
+            _ => false,
         }
     }
-    values
+
+    fn follow(&mut self, value: Value<'a>, prefix: &str, depth: usize) -> Result<(), Problem> {
+        let numbered = |at: usize, value| (Key::Int(at as i64), value);
+        let parts: Vec<_> = match value {
+            Value::Dict(dict) => self.pickled.dict(dict).take(MOST_NAMED + 1).collect(),
+            Value::List(list) => {
+                let values = self.pickled.list(list).take(MOST_NAMED + 1);
+                values.enumerate().map(|(at, value)| numbered(at, value)).collect()
+            }
+            Value::Tuple(tuple) => {
+                let values = self.pickled.items(tuple).iter().take(MOST_NAMED + 1);
+                values.enumerate().map(|(at, value)| numbered(at, *value)).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.named += parts.len();
+        if self.named > MOST_NAMED {
+            return Err(Problem::Many { most: MOST_NAMED });
+        }
+        for (key, value) in parts {
+            let name = format!("{prefix}{key}");
+            if name.len() > LONGEST_NAME {
+                return Err(Problem::Pickle { at: 0, why: "expected names of at most 4096 bytes" });
+            }
+            if depth < DEEPEST && self.has_parts(value) {
+                self.follow(value, &format!("{name}/"), depth + 1)?;
+            } else {
+                self.found.push((name, value));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a name with those it lies under.
+const LONGEST_NAME: usize = 4096;
+
+/// What is kept of a file to read its tensors, one item per variable.
+#[derive(Debug)]
+pub(super) struct Tensors(Vec<Option<Tensor>>);
+
+impl Tensors {
+    pub(super) fn scan(&self, source: &Source, at: usize, take: &mut Take<'_>) -> crate::Result<()> {
+        let Some(tensor) = &self.0[at] else { unreachable!("only tensors are read") };
+        let Numbers::Real(element) = tensor.numbers else { unreachable!("only real numbers are read") };
+        // Values are handed over as they are read, so that damage must be found before. Once is enough.
+        if tensor.checked.get().is_none() {
+            let checked = tensor.entry.check(source, &tensor.storage);
+            checked.map_err(|problem| Error { path: source.path().into(), problem })?;
+            let _ = tensor.checked.set(());
+        }
+        tensor.scan(source, element, take)
+    }
+}
+
+/// A tensor whose values are known to lie inside its storage.
+#[derive(Debug)]
+struct Tensor {
+    /// The storage's name and place.
+    storage: String,
+    entry: Entry,
+    numbers: Numbers,
+    shape: Vec<usize>,
+    strides: Vec<usize>,
+    /// Axes by their strides, the longest first: so values are met in the order of the file.
+    order: Vec<usize>,
+    offset: usize,
+    count: usize,
+    /// Set when the bytes of the storage agreed with their checksum.
+    checked: OnceLock<()>,
+}
+
+impl Tensor {
+    /// Checks that it has at most `most` values and that all lie inside its storage.
+    fn new(
+        pickled: &Pickled,
+        view: &TensorView,
+        name: &str,
+        archive: &Archive,
+        most: u64,
+    ) -> Result<Self, Problem> {
+        let entry = archive.get(&storage_name(view))?;
+        Self::check(pickled, view, entry, most).map_err(|why| Problem::Tensor { name: name.into(), why })
+    }
+
+    fn check(pickled: &Pickled, view: &TensorView, entry: Entry, most: u64) -> Result<Self, String> {
+        let size = view.numbers.size();
+        if Some(entry.len) != (view.len as u64).checked_mul(size as u64) {
+            let (declared, bytes) = (view.len, entry.len);
+            return Err(format!(
+                "expected a storage of {declared} values of {size} bytes, found {bytes} bytes"
+            ));
+        }
+        let sizes = |what: &str, tuple| -> Result<Vec<usize>, String> {
+            let items = pickled.items(tuple);
+            if items.len() > MOST_AXES {
+                return Err(format!("expected at most {MOST_AXES} axes, found {}", items.len()));
+            }
+            let size = |item: &Value| match item {
+                Value::Int(size) => usize::try_from(*size).map_err(|_| format!("found {size} in its {what}")),
+                other => Err(format!("found {} in its {what}", other.kind())),
+            };
+            items.iter().map(size).collect()
+        };
+        let (shape, strides) = (sizes("shape", view.shape)?, sizes("strides", view.strides)?);
+        if shape.len() != strides.len() {
+            return Err(format!("shape {shape:?} with strides {strides:?}"));
+        }
+        let count = shape.iter().try_fold(1usize, |count, size| count.checked_mul(*size));
+        let Some(count) = count.filter(|count| *count as u64 <= most) else {
+            return Err(format!("shape {shape:?} is larger than the file can account for"));
+        };
+        let last = shape.iter().zip(&strides).try_fold(view.offset, |last, (size, stride)| {
+            last.checked_add(size.saturating_sub(1).checked_mul(*stride)?)
+        });
+        if count > 0 && last.is_none_or(|last| last >= view.len) {
+            let (offset, len) = (view.offset, view.len);
+            return Err(format!(
+                "shape {shape:?} with strides {strides:?} from {offset} runs out of a storage of {len} values"
+            ));
+        }
+        let mut order: Vec<_> = (0..shape.len()).collect();
+        // The strides of axes with one point say nothing; such axes stay in front. The sort keeps the order of equal ones.
+        order.sort_by_key(|axis| if shape[*axis] > 1 { usize::MAX - strides[*axis] } else { 0 });
+        Ok(Self {
+            storage: storage_name(view),
+            entry,
+            numbers: view.numbers,
+            shape,
+            strides,
+            order,
+            offset: view.offset,
+            count,
+            checked: OnceLock::new(),
+        })
+    }
+
+    /// Its values, block by block in the order of its axes' strides.
+    fn scan(&self, source: &Source, element: Element, take: &mut Take<'_>) -> crate::Result<()> {
+        let size = element.size();
+        let shape: Vec<_> = self.order.iter().map(|axis| self.shape[*axis]).collect();
+        let strides: Vec<_> = self.order.iter().map(|axis| self.strides[*axis]).collect();
+        let dense = shape
+            .iter()
+            .zip(&strides)
+            .rev()
+            .try_fold(1, |dense, (n, stride)| (*n == 1 || *stride == dense).then(|| dense * n));
+        if dense.is_some() {
+            let (start, len) = (self.entry.start + (self.offset * size) as u64, (self.count * size) as u64);
+            let mut stream = source.window(start, len);
+            return element.scan(ByteOrder::Little, &mut stream, self.count, source, &self.storage, take);
+        }
+        let mut places = Places::new(&shape, &strides);
+        let mut window = Window { source, tensor: self, size, bytes: Vec::new(), start: 0, next: LEAST };
+        let mut raw = Vec::with_capacity(self.count.min(BLOCK) * size);
+        let mut values = Vec::with_capacity(self.count.min(BLOCK));
+        let mut done = 0;
+        while done < self.count {
+            raw.clear();
+            values.clear();
+            for _ in 0..(self.count - done).min(BLOCK) {
+                raw.extend_from_slice(window.value(self.offset + places.next_place())?);
+            }
+            element.decode(ByteOrder::Little, &raw, &mut values);
+            take(done, &values)?;
+            done += values.len();
+        }
+        Ok(())
+    }
+}
+
+/// A stretch of a storage that moves with the values asked for. As long as they come one after the other the stretches grow; after a
+/// jump they are small again, so that a tensor whose values are far apart is not read many times over.
+struct Window<'a> {
+    source: &'a Source,
+    tensor: &'a Tensor,
+    size: usize,
+    bytes: Vec<u8>,
+    /// The byte of the storage it begins with.
+    start: u64,
+    next: usize,
+}
+
+/// Bytes of the least and the longest stretch.
+const LEAST: usize = 1 << 12;
+const LONGEST: usize = 1 << 20;
+
+impl Window<'_> {
+    /// The bytes of value number `at` of the storage.
+    fn value(&mut self, at: usize) -> crate::Result<&[u8]> {
+        let byte = (at * self.size) as u64;
+        let end = self.start + self.bytes.len() as u64;
+        if byte < self.start || byte + self.size as u64 > end {
+            let follows = byte >= self.start && byte < end.saturating_add(self.bytes.len() as u64);
+            self.next = if follows { (2 * self.next).min(LONGEST) } else { LEAST };
+            let len = (self.next as u64).min(self.tensor.entry.len - byte);
+            self.bytes.resize(len as usize, 0);
+            self.source.read_at(self.tensor.entry.start + byte, &mut self.bytes, &self.tensor.storage)?;
+            self.start = byte;
+        }
+        let from = (byte - self.start) as usize;
+        Ok(&self.bytes[from..from + self.size])
+    }
 }

@@ -1,33 +1,45 @@
-//! The part of pickle that state dicts are written in, on plain values.
+//! The part of pickle that tensors are written in, on plain values.
 //!
-//! A pickle is a program for a machine with a stack and a memo. Values here are small and copied; what has parts (tuples,
+//! A pickle is a program for a machine with a stack and a memo. Values here are small and copied; what has parts (tuples, lists,
 //! dictionaries, tensors) is a number into a pool, so fetching from the memo costs nothing, loops do no harm, and nothing is
 //! recursive. Every operation adds at most one entry to a pool.
 
 use std::collections::BTreeMap;
 
 use super::Problem;
+use crate::io::Element;
 
 /// What ran: the value it ended with, and the pools.
 pub(super) struct Pickled<'a> {
     pub root: Value<'a>,
     pub tensors: Vec<TensorView<'a>>,
     items: Vec<Value<'a>>,
-    entries: Vec<(u32, &'a str, Value<'a>)>,
+    /// What is in dictionaries and lists: first which one, by whose number they are sorted.
+    entries: Vec<(u32, (Key<'a>, Value<'a>))>,
+    elements: Vec<(u32, Value<'a>)>,
+}
+
+/// The key of an entry of a dictionary. Keys of other kinds name no tensor and are dropped with what they name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Key<'a> {
+    Text(&'a str),
+    Int(i64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value<'a> {
     None,
-    Bool,
+    Bool(bool),
     Int(i64),
-    Float,
+    Float(f64),
     Text(&'a str),
+    Bytes,
+    /// What is in a set matters to nobody and is dropped.
+    Set,
     /// A function or type, by name only.
     Known(Known),
     Tuple(Tuple),
-    /// What is in a list matters to no state dict and is dropped.
-    List,
+    List(u32),
     Dict(u32),
     Storage(u32),
     Tensor(usize),
@@ -40,39 +52,52 @@ pub(super) struct Tuple {
     len: u32,
 }
 
-/// The names that make up state dicts.
+/// The names that tensors and what lies beside them are made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Known {
     OrderedDict,
     RebuildTensor,
+    /// The same for the types that PyTorch got last, with the type as an argument.
+    RebuildTensorOfType,
     RebuildParameter,
-    Storage(Element),
+    Storage(Numbers),
+    /// Bytes of any type.
+    UntypedStorage,
+    Type(Numbers),
+    /// `torch.Size`, a tuple.
+    Size,
+    /// `torch.device`, whatever it is.
+    Device,
+    /// `_codecs.encode`: how older pickles spell bytes.
+    Encode,
+    Set,
 }
 
-/// Types of values.
+/// Types of the numbers in a storage.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Element {
-    F32,
-    F64,
-    F16,
-    BF16,
-    I32,
-    I64,
+pub(super) enum Numbers {
+    Real(Element),
+    /// Two of these per value.
+    Complex(Element),
 }
 
 /// The values that one or more tensors show: entry `data/<key>` of the archive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Storage<'a> {
-    pub element: Element,
+    /// `None`: the tensor says it.
+    pub numbers: Option<Numbers>,
     pub key: &'a str,
-    /// How many values.
+    /// How many values, or bytes where the type is not said.
     pub len: usize,
 }
 
 /// A tensor: which values of a storage, in which order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TensorView<'a> {
-    pub storage: Storage<'a>,
+    pub key: &'a str,
+    pub numbers: Numbers,
+    /// Values of the storage.
+    pub len: usize,
     pub offset: usize,
     pub shape: Tuple,
     pub strides: Tuple,
@@ -90,18 +115,40 @@ pub(super) fn run(pickle: &[u8]) -> Result<Pickled<'_>, Problem> {
             break root;
         }
     };
-    let Machine { tensors, items, entries, .. } = machine;
-    Ok(Pickled { root, tensors, items, entries })
+    let Machine { tensors, items, mut entries, mut elements, .. } = machine;
+    entries.sort_by_key(|(dict, _)| *dict);
+    elements.sort_by_key(|(list, _)| *list);
+    Ok(Pickled { root, tensors, items, entries, elements })
 }
 
 impl<'a> Pickled<'a> {
-    /// The entries of a dictionary whose keys are text.
-    pub fn dict(&self, dict: u32) -> Vec<(&'a str, Value<'a>)> {
-        self.entries.iter().filter(|(of, ..)| *of == dict).map(|(_, key, value)| (*key, *value)).collect()
+    /// The entries of a dictionary.
+    pub fn dict(&self, dict: u32) -> impl ExactSizeIterator<Item = (Key<'a>, Value<'a>)> {
+        of(&self.entries, dict).iter().map(|(_, entry)| *entry)
+    }
+
+    pub fn list(&self, list: u32) -> impl ExactSizeIterator<Item = Value<'a>> {
+        of(&self.elements, list).iter().map(|(_, value)| *value)
     }
 
     pub fn items(&self, Tuple { start, len }: Tuple) -> &[Value<'a>] {
         &self.items[start as usize..][..len as usize]
+    }
+}
+
+/// The part of a pool that belongs to one number, by which the pool is sorted.
+fn of<T>(pool: &[(u32, T)], number: u32) -> &[(u32, T)] {
+    let start = pool.partition_point(|(of, _)| *of < number);
+    let rest = &pool[start..];
+    &rest[..rest.partition_point(|(of, _)| *of == number)]
+}
+
+impl std::fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Key::Text(text) => text.fmt(f),
+            Key::Int(int) => int.fmt(f),
+        }
     }
 }
 
@@ -110,54 +157,81 @@ impl Value<'_> {
     pub fn kind(&self) -> &'static str {
         match self {
             Value::None => "None",
-            Value::Bool => "a truth value",
-            Value::Int(_) | Value::Float => "a number",
+            Value::Bool(_) => "a truth value",
+            Value::Int(_) | Value::Float(_) => "a number",
             Value::Text(_) => "text",
+            Value::Bytes => "bytes",
+            Value::Set => "a set",
             Value::Known(_) => "a function or type",
             Value::Tuple(_) => "a tuple",
-            Value::List => "a list",
+            Value::List(_) => "a list",
             Value::Dict(_) => "a dictionary",
             Value::Storage(_) => "a storage",
             Value::Tensor(_) => "a tensor",
         }
     }
+
+    /// What it is, with its value where that is short.
+    pub fn words(&self) -> String {
+        match self {
+            Value::Bool(value) => format!("the truth value {value}"),
+            Value::Int(value) => format!("the number {value}"),
+            Value::Float(value) => format!("the number {value}"),
+            Value::Text(text) if text.chars().count() <= 40 => format!("the text {text:?}"),
+            other => other.kind().into(),
+        }
+    }
 }
 
-impl Element {
+impl Numbers {
     /// Bytes of a value.
     pub fn size(self) -> usize {
         match self {
-            Element::F64 | Element::I64 => 8,
-            Element::F32 | Element::I32 => 4,
-            Element::F16 | Element::BF16 => 2,
+            Numbers::Real(element) => element.size(),
+            Numbers::Complex(element) => 2 * element.size(),
         }
     }
 
-    /// The value number `at`, rounded to f32.
-    pub fn value(self, storage: &[u8], at: usize) -> f32 {
-        let bytes = &storage[at * self.size()..][..self.size()];
-        let bits = bytes.iter().rev().fold(0u64, |bits, byte| bits << 8 | *byte as u64);
-        match self {
-            Element::F32 => f32::from_bits(bits as u32),
-            Element::F64 => f64::from_bits(bits) as f32,
-            Element::F16 => half(bits as u16),
-            Element::BF16 => f32::from_bits((bits as u32) << 16),
-            Element::I32 => bits as u32 as i32 as f32,
-            Element::I64 => bits as i64 as f32,
-        }
+    /// Of a storage by its name, such as `FloatStorage`.
+    fn of_storage(name: &str) -> Option<Self> {
+        Some(Numbers::Real(match name {
+            "FloatStorage" => Element::F32,
+            "DoubleStorage" => Element::F64,
+            "HalfStorage" => Element::F16,
+            "BFloat16Storage" => Element::Bf16,
+            "BoolStorage" => Element::Bool,
+            "CharStorage" => Element::I8,
+            "ByteStorage" => Element::U8,
+            "ShortStorage" => Element::I16,
+            "IntStorage" => Element::I32,
+            "LongStorage" => Element::I64,
+            "ComplexFloatStorage" => return Some(Numbers::Complex(Element::F32)),
+            "ComplexDoubleStorage" => return Some(Numbers::Complex(Element::F64)),
+            _ => return None,
+        }))
     }
-}
 
-/// A value of 1 sign bit, 5 exponent bits (bias 15) and 10 fraction bits.
-fn half(bits: u16) -> f32 {
-    let (exponent, fraction) = (bits >> 10 & 31, (bits & 1023) as f32);
-    let size = match exponent {
-        0 => fraction * 2f32.powi(-24),
-        31 if fraction == 0.0 => f32::INFINITY,
-        31 => f32::NAN,
-        _ => (1024.0 + fraction) * 2f32.powi(exponent as i32 - 25),
-    };
-    if bits >> 15 == 1 { -size } else { size }
+    /// Of a type by its name, such as `float32`.
+    fn of_type(name: &str) -> Option<Self> {
+        Some(Numbers::Real(match name {
+            "float32" => Element::F32,
+            "float64" => Element::F64,
+            "float16" => Element::F16,
+            "bfloat16" => Element::Bf16,
+            "bool" => Element::Bool,
+            "int8" => Element::I8,
+            "uint8" => Element::U8,
+            "int16" => Element::I16,
+            "uint16" => Element::U16,
+            "int32" => Element::I32,
+            "uint32" => Element::U32,
+            "int64" => Element::I64,
+            "uint64" => Element::U64,
+            "complex64" => return Some(Numbers::Complex(Element::F32)),
+            "complex128" => return Some(Numbers::Complex(Element::F64)),
+            _ => return None,
+        }))
+    }
 }
 
 /// Python's own pickler never has more on the stack than about twice the thousand entries it writes at once.
@@ -176,7 +250,9 @@ struct Machine<'a> {
     memo: BTreeMap<u32, Value<'a>>,
     items: Vec<Value<'a>>,
     dicts: u32,
-    entries: Vec<(u32, &'a str, Value<'a>)>,
+    entries: Vec<(u32, (Key<'a>, Value<'a>))>,
+    lists: u32,
+    elements: Vec<(u32, Value<'a>)>,
     storages: Vec<Storage<'a>>,
     tensors: Vec<TensorView<'a>>,
 }
@@ -193,7 +269,7 @@ impl<'a> Machine<'a> {
             b'.' => return self.pop().map(Some),
             b'(' => self.mark()?,
             b'N' => self.push(Value::None)?,
-            0x88 | 0x89 => self.push(Value::Bool)?,
+            0x88 | 0x89 => self.push(Value::Bool(opcode == 0x88))?,
             // BININT, BININT1, BININT2, LONG1
             b'J' => {
                 let int = self.number(4)? as u32 as i32;
@@ -203,12 +279,15 @@ impl<'a> Machine<'a> {
             b'M' => self.int(2)?,
             0x8a => self.long()?,
             b'G' => {
-                self.bytes(8)?;
-                self.push(Value::Float)?;
+                // The one number of pickle that begins with its highest byte.
+                let bits = self.number(8)?.swap_bytes();
+                self.push(Value::Float(f64::from_bits(bits)))?;
             }
-            // BINUNICODE, SHORT_BINUNICODE
+            // BINUNICODE, SHORT_BINUNICODE, BINBYTES, SHORT_BINBYTES
             b'X' => self.text(4)?,
             0x8c => self.text(1)?,
+            b'B' => self.raw(4)?,
+            b'C' => self.raw(1)?,
             b')' => self.tuple(self.stack.len())?,
             // TUPLE1, TUPLE2, TUPLE3, TUPLE
             0x85..=0x87 => {
@@ -220,11 +299,28 @@ impl<'a> Machine<'a> {
                 self.tuple(from)?;
             }
             // EMPTY_LIST, APPEND, APPENDS
-            b']' => self.push(Value::List)?,
-            b'a' => drop(self.pop()?),
+            b']' => self.list()?,
+            b'a' => {
+                let from = self.stack.len().checked_sub(1).ok_or_else(|| self.fault(EMPTY))?;
+                self.append(from)?;
+            }
             b'e' => {
                 let from = self.since_mark()?;
+                self.append(from)?;
+            }
+            // EMPTY_SET, ADDITEMS, FROZENSET
+            0x8f => self.push(Value::Set)?,
+            0x90 => {
+                let from = self.since_mark()?;
                 self.stack.truncate(from);
+                if self.stack.last() != Some(&Value::Set) {
+                    return Err(self.fault("expected a set and what is in it"));
+                }
+            }
+            0x91 => {
+                let from = self.since_mark()?;
+                self.stack.truncate(from);
+                self.push(Value::Set)?;
             }
             // EMPTY_DICT, SETITEM, SETITEMS
             b'}' => self.dict()?,
@@ -263,27 +359,30 @@ impl<'a> Machine<'a> {
         Ok(None)
     }
 
-    /// A function or type, if it is one of those that make up state dicts.
+    /// A function or type, if it is one of those that tensors and plain values are made of.
     fn global(&mut self, module: &str, name: &str) -> Result<(), Problem> {
         let known = match (module, name) {
-            ("collections", "OrderedDict") => Known::OrderedDict,
-            ("torch._utils", "_rebuild_tensor_v2") => Known::RebuildTensor,
-            ("torch._utils", "_rebuild_parameter") => Known::RebuildParameter,
-            ("torch", "FloatStorage") => Known::Storage(Element::F32),
-            ("torch", "DoubleStorage") => Known::Storage(Element::F64),
-            ("torch", "HalfStorage") => Known::Storage(Element::F16),
-            ("torch", "BFloat16Storage") => Known::Storage(Element::BF16),
-            ("torch", "IntStorage") => Known::Storage(Element::I32),
-            ("torch", "LongStorage") => Known::Storage(Element::I64),
-            _ => {
-                let name = format!("{module:.80}.{name:.80}");
-                return Err(Problem::Global { at: self.begin, name });
-            }
+            ("collections", "OrderedDict") => Some(Known::OrderedDict),
+            ("torch._utils", "_rebuild_tensor_v2") => Some(Known::RebuildTensor),
+            ("torch._utils", "_rebuild_tensor_v3") => Some(Known::RebuildTensorOfType),
+            ("torch._utils", "_rebuild_parameter") => Some(Known::RebuildParameter),
+            ("torch.storage" | "torch", "UntypedStorage") => Some(Known::UntypedStorage),
+            ("torch", "Size") => Some(Known::Size),
+            ("torch", "device") => Some(Known::Device),
+            ("_codecs", "encode") => Some(Known::Encode),
+            ("builtins" | "__builtin__", "set" | "frozenset") => Some(Known::Set),
+            ("torch", name) => Numbers::of_storage(name)
+                .map(Known::Storage)
+                .or_else(|| Numbers::of_type(name).map(Known::Type)),
+            _ => None,
         };
-        self.push(Value::Known(known))
+        match known {
+            Some(known) => self.push(Value::Known(known)),
+            None => Err(Problem::Global { at: self.begin, name: format!("{module:.80}.{name:.80}") }),
+        }
     }
 
-    /// The three calls of state dicts.
+    /// The calls that make tensors and plain values.
     fn reduce(&mut self) -> Result<(), Problem> {
         let (arguments, function) = (self.pop()?, self.pop()?);
         let (Value::Tuple(arguments), Value::Known(function)) = (arguments, function) else {
@@ -291,40 +390,56 @@ impl<'a> Machine<'a> {
         };
         match (function, self.arguments(arguments)) {
             (Known::OrderedDict, []) => self.dict(),
+            (Known::Size, [tuple @ Value::Tuple(_)]) => {
+                let tuple = *tuple;
+                self.push(tuple)
+            }
+            (Known::Device, [device @ Value::Text(_)] | [device @ Value::Text(_), Value::Int(_)]) => {
+                let device = *device;
+                self.push(device)
+            }
+            (Known::Encode, [Value::Text(_), Value::Text(_)]) => self.push(Value::Bytes),
+            (Known::Set, [] | [Value::List(_)]) => self.push(Value::Set),
             // Values, whether it is trained, hooks.
-            (Known::RebuildParameter, [tensor @ Value::Tensor(_), Value::Bool, _]) => {
+            (Known::RebuildParameter, [tensor @ Value::Tensor(_), Value::Bool(_), _]) => {
                 let tensor = *tensor;
                 self.push(tensor)
             }
-            // Storage, offset, shape, strides, whether it is trained, hooks, and metadata if there are any.
+            // Storage, offset, shape, strides, whether it is trained, hooks, the type in the later form, and metadata if there are any.
             (
-                Known::RebuildTensor,
+                Known::RebuildTensor | Known::RebuildTensorOfType,
                 [
                     Value::Storage(storage),
                     Value::Int(offset),
                     Value::Tuple(shape),
                     Value::Tuple(strides),
-                    Value::Bool,
+                    Value::Bool(_),
                     _,
-                ]
-                | [
-                    Value::Storage(storage),
-                    Value::Int(offset),
-                    Value::Tuple(shape),
-                    Value::Tuple(strides),
-                    Value::Bool,
-                    _,
-                    _,
+                    rest @ ..,
                 ],
             ) => {
                 let storage = self.storages[*storage as usize];
-                let (shape, strides) = (*shape, *strides);
+                let (offset, shape, strides) = (*offset, *shape, *strides);
+                let (numbers, len) = match (function, storage.numbers, rest) {
+                    (Known::RebuildTensor, Some(numbers), [] | [_]) => (numbers, storage.len),
+                    (
+                        Known::RebuildTensorOfType,
+                        None,
+                        [Value::Known(Known::Type(numbers))] | [Value::Known(Known::Type(numbers)), _],
+                    ) => {
+                        if !storage.len.is_multiple_of(numbers.size()) {
+                            return Err(self.fault("expected a storage of whole values"));
+                        }
+                        (*numbers, storage.len / numbers.size())
+                    }
+                    _ => return Err(self.fault(ARGUMENTS)),
+                };
                 let offset =
-                    usize::try_from(*offset).map_err(|_| self.fault("expected an offset of at least 0"))?;
-                self.tensors.push(TensorView { storage, offset, shape, strides });
+                    usize::try_from(offset).map_err(|_| self.fault("expected an offset of at least 0"))?;
+                self.tensors.push(TensorView { key: storage.key, numbers, len, offset, shape, strides });
                 self.push(Value::Tensor(self.tensors.len() - 1))
             }
-            _ => Err(self.fault("a function with arguments that it does not take")),
+            _ => Err(self.fault(ARGUMENTS)),
         }
     }
 
@@ -332,18 +447,18 @@ impl<'a> Machine<'a> {
     fn storage(&mut self) -> Result<(), Problem> {
         const WHY: &str = "expected a storage: its type, key, device and number of values";
         let Value::Tuple(id) = self.pop()? else { return Err(self.fault(WHY)) };
-        let [
-            Value::Text("storage"),
-            Value::Known(Known::Storage(element)),
-            Value::Text(key),
-            Value::Text(_),
-            Value::Int(len),
-        ] = *self.arguments(id)
+        let [Value::Text("storage"), Value::Known(known), Value::Text(key), Value::Text(_), Value::Int(len)] =
+            *self.arguments(id)
         else {
             return Err(self.fault(WHY));
         };
+        let numbers = match known {
+            Known::Storage(numbers) => Some(numbers),
+            Known::UntypedStorage => None,
+            _ => return Err(self.fault(WHY)),
+        };
         let len = usize::try_from(len).map_err(|_| self.fault(WHY))?;
-        self.storages.push(Storage { element, key, len });
+        self.storages.push(Storage { numbers, key, len });
         self.push(Value::Storage(self.storages.len() as u32 - 1))
     }
 
@@ -363,11 +478,28 @@ impl<'a> Machine<'a> {
             return Err(self.fault("expected a dictionary, keys and values"));
         };
         for pair in pairs.chunks_exact(2) {
-            // Keys of other kinds, such as the numbers of an optimiser's state, name no tensor.
-            if let Value::Text(key) = pair[0] {
-                self.entries.push((*dict, key, pair[1]));
-            }
+            let key = match pair[0] {
+                Value::Text(key) => Key::Text(key),
+                Value::Int(key) => Key::Int(key),
+                _ => continue,
+            };
+            self.entries.push((*dict, (key, pair[1])));
         }
+        Ok(())
+    }
+
+    fn list(&mut self) -> Result<(), Problem> {
+        self.lists += 1;
+        self.push(Value::List(self.lists))
+    }
+
+    /// What is on the stack from `from` on goes into the list under it.
+    fn append(&mut self, from: usize) -> Result<(), Problem> {
+        let Some(Value::List(list)) = from.checked_sub(1).and_then(|under| self.stack.get(under)) else {
+            return Err(self.fault("expected a list and what is in it"));
+        };
+        let list = *list;
+        self.elements.extend(self.stack.drain(from..).map(|value| (list, value)));
         Ok(())
     }
 
@@ -442,6 +574,12 @@ impl<'a> Machine<'a> {
         self.push(Value::Text(text))
     }
 
+    fn raw(&mut self, width: usize) -> Result<(), Problem> {
+        let len = self.number(width)? as usize;
+        self.bytes(len)?;
+        self.push(Value::Bytes)
+    }
+
     /// Up to the end of the line, which is passed over.
     fn line(&mut self) -> Result<&'a str, Problem> {
         let rest = &self.pickle[self.at..];
@@ -465,6 +603,7 @@ impl<'a> Machine<'a> {
     }
 }
 
+const ARGUMENTS: &str = "a function with arguments that it does not take";
 const EMPTY: &str = "expected a value on the stack, found none";
 const FULL: &str = "expected less on the stack";
 const SHORT: &str = "the pickle breaks off";
@@ -472,29 +611,6 @@ const SHORT: &str = "the pickle breaks off";
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn elements_of_every_type() {
-        let value = |element: Element, bytes: &[u8]| element.value(bytes, bytes.len() / element.size() - 1);
-        assert_eq!(value(Element::F32, &[[0; 4], 1.5f32.to_le_bytes()].concat()), 1.5);
-        assert_eq!(value(Element::F64, &(-0.1f64).to_le_bytes()), -0.1f32);
-        assert_eq!(value(Element::BF16, &[0x80, 0x3f]), 1.0);
-        assert_eq!(value(Element::I32, &(-7i32).to_le_bytes()), -7.0);
-        assert_eq!(value(Element::I64, &(-7i64).to_le_bytes()), -7.0);
-        let halves = [
-            (0x3c00, 1.0),
-            (0xc000, -2.0),
-            (0x3555, 0.333_251_95),
-            (0x0001, 2f32.powi(-24)),
-            (0x03ff, 1023.0 * 2f32.powi(-24)),
-            (0x7bff, 65504.0),
-            (0xfc00, f32::NEG_INFINITY),
-        ];
-        for (bits, expected) in halves {
-            assert_eq!(value(Element::F16, &u16::to_le_bytes(bits)), expected, "{bits:#06x}");
-        }
-        assert!(value(Element::F16, &[0x01, 0x7c]).is_nan());
-    }
 
     #[test]
     fn long_numbers_have_signs_and_any_length() {
