@@ -257,6 +257,15 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Whether what was asked for cannot be done, whatever the files hold.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Error::Invalid { .. } | Error::Setting { .. } | Error::Subsample { .. } => true,
+            Error::Sample { source, .. } => source.is_usage(),
+            _ => false,
+        }
+    }
+
     /// An [`Error::Io`]; for `map_err`.
     pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
         move |source| Error::Io { path: path.into(), source }

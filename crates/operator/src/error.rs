@@ -1,7 +1,13 @@
-//! What can be wrong with the shapes and settings a caller hands in.
+//! What can go wrong: with tensors and settings, with files, with a run.
 
-/// An input, a parameter or a setting that does not fit.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use safetensors::SafeTensorError;
+
+/// The error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// A tensor has another shape than it must have.
     #[error("{what}: expected shape {expected}, found {found:?}")]
@@ -41,27 +47,112 @@ pub enum Error {
         /// The rule it breaks.
         why: String,
     },
-    /// An inequality of the theory does not hold in numbers.
+    /// A dataset that cannot be read or does not fit, or a classical solver that gave up.
+    #[error(transparent)]
+    Data(#[from] galerkin_data::Error),
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file has other content than it must have.
+    #[error("{}: {place}: expected {expected}, found {found}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// The array, the metadata or the part of the file.
+        place: String,
+        /// What must be there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// The header of a weight file makes no sense.
+    #[error("{}: header: {source}", path.display())]
+    Header {
+        /// The file.
+        path: PathBuf,
+        /// What the decoder found.
+        source: Box<SafeTensorError>,
+    },
+    /// The arrays of a weight file are not those of the network.
+    #[error("{}: {source}", path.display())]
+    Mismatch {
+        /// The file.
+        path: PathBuf,
+        /// All differences.
+        source: Mismatch,
+    },
+    /// A folder that is no run, a run that is there already, or one that was begun with other settings.
+    #[error("{}: {why}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The loss or its gradient is no longer a number.
     #[error(
-        "{what} does not hold: right minus left side is {slack:.3e}, and rounding explains {rounding:.1e}"
+        "training diverged at step {step}: loss {loss}, learning rate {rate:.3e}, gradient norm {norm}; {state}"
     )]
-    Violated {
-        /// The inequality.
-        what: String,
-        /// Right minus left side, relative.
-        slack: f64,
-        /// As much below zero as rounding can bring it.
-        rounding: f64,
+    Diverged {
+        /// The step, counted from 1.
+        step: u64,
+        /// The loss of its batch.
+        loss: f32,
+        /// Its learning rate.
+        rate: f64,
+        /// The norm of its gradient.
+        norm: f64,
+        /// Where the last good state is.
+        state: String,
+    },
+    /// A run would take longer than it may.
+    #[error("training would take about {needed:.2} h and {allowed:.2} h are allowed; {suggestion}")]
+    Time {
+        /// Hours.
+        needed: f64,
+        /// Hours.
+        allowed: f64,
+        /// What would take less.
+        suggestion: String,
+    },
+    /// The memory a run needs is not there.
+    #[error("training needs about {needed} MB and {available} MB are free; {suggestion}")]
+    Memory {
+        /// Megabytes.
+        needed: u64,
+        /// Megabytes.
+        available: u64,
+        /// What would need less.
+        suggestion: String,
     },
 }
 
-/// The result of everything that takes tensors from outside.
+/// The result of everything that can go wrong here.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Whether what was asked for cannot be done, whatever the files hold: a wrong setting or shape.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Error::Shape { .. } | Error::Modes { .. } | Error::Config { .. } | Error::Setting { .. } => true,
+            Error::Data(error) => error.is_usage(),
+            _ => false,
+        }
+    }
+
     /// A [`Error::Setting`].
     pub(crate) fn setting(what: impl Into<String>, why: impl Into<String>) -> Self {
         Error::Setting { what: what.into(), why: why.into() }
+    }
+
+    /// A [`Error::Io`]; for `map_err`.
+    pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
+        move |source| Error::Io { path: path.into(), source }
     }
 
     /// `Ok` if `found` is `expected`, which is also how the message spells it.
@@ -78,5 +169,43 @@ impl Error {
             return Ok(());
         }
         Err(Error::Shape { what: what.into(), expected: "without empty axis".into(), found: found.to_vec() })
+    }
+}
+
+/// What keeps a state dict from being loaded: all of it, not the first find.
+///
+/// The message names the first few of each kind; the lists have them all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mismatch {
+    /// Names the model needs and the file does not have.
+    pub missing: Vec<String>,
+    /// Names the file has and the model does not.
+    pub extra: Vec<String>,
+    /// Name, expected shape, found shape.
+    pub misshapen: Vec<(String, Vec<usize>, Vec<usize>)>,
+}
+
+impl std::error::Error for Mismatch {}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let misshapen = self.misshapen.iter();
+        let misshapen = misshapen
+            .map(|(name, expected, found)| format!("{name}: expected {expected:?}, found {found:?}"));
+        write!(f, "weights do not fit the model")?;
+        list(f, "missing", &self.missing)?;
+        list(f, "not known", &self.extra)?;
+        list(f, "misshapen", &misshapen.collect::<Vec<_>>())
+    }
+}
+
+/// The first few names, and how many more there are.
+fn list(f: &mut fmt::Formatter, what: &str, names: &[String]) -> fmt::Result {
+    const SHOWN: usize = 4;
+    let (shown, more) = names.split_at(names.len().min(SHOWN));
+    match (shown, more.len()) {
+        ([], _) => Ok(()),
+        (_, 0) => write!(f, "; {what}: {}", shown.join(", ")),
+        (_, more) => write!(f, "; {what}: {} and {more} more", shown.join(", ")),
     }
 }

@@ -3,28 +3,23 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use burn::module::Module;
 use burn::tensor::Device;
-use galerkin_data::Grid;
 use galerkin_data::normalize::Normalizer;
-use galerkin_data::split::Split;
-use galerkin_data::{Array, Dataset};
+use galerkin_data::{Array, Dataset, Grid};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{DataConfig, RunConfig, Task};
-use crate::error::Result;
-use crate::layers::Mode;
-use crate::loss::Ends;
-use crate::metrics::{Summary, l_infinity, relative_h1, relative_l2};
-use crate::models::{Field, Model, ModelConfig, Preset};
+use crate::config::{DataConfig, RunConfig};
+use crate::error::{Error, Result};
+use crate::metrics::{Summary, l_infinity, relative_h1, relative_l2, relative_l2_of_channel};
+use crate::networks::{Network, NetworkConfig};
 use crate::reference::to_vec;
-use crate::run::{self, RunFolder, Which};
-use crate::train::{Samples, View, on_grid, resized};
+use crate::run::{RunFolder, Snapshot};
+use crate::samples::{Samples, View, on_grid, on_points, rows, split};
 
 /// Errors on one grid with one level of noise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// Points, a side in 2D, of the inputs.
+    /// Points along the first axis of the inputs.
     pub grid: usize,
     /// Points along each axis of the inputs.
     pub points: Vec<usize>,
@@ -32,8 +27,11 @@ pub struct Evaluation {
     pub noise: f64,
     /// Number of samples.
     pub samples: usize,
-    /// ‖p − u‖/‖u‖.
+    /// ‖p − u‖/‖u‖ over all channels.
     pub relative_l2: Summary,
+    /// The same for every channel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub channels: Vec<ChannelErrors>,
     /// The same in the H¹-seminorm; absent where a grid has no differences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relative_h1: Option<Summary>,
@@ -47,6 +45,15 @@ pub struct Evaluation {
     /// The solver of the problem, on the same inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solver: Option<SolverRow>,
+}
+
+/// Errors of one channel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChannelErrors {
+    /// What the channel is called.
+    pub name: String,
+    /// ‖p − u‖/‖u‖.
+    pub relative_l2: Summary,
 }
 
 /// What the classical solver does with the inputs of an evaluation.
@@ -63,10 +70,26 @@ pub struct SolverRow {
 pub struct Metrics {
     /// The folder, as it was named.
     pub run: PathBuf,
-    /// What was trained.
-    pub preset: Preset,
+    /// What the run is called.
+    #[serde(alias = "preset")]
+    pub name: String,
     /// On every grid with every level of noise.
     pub evaluations: Vec<Evaluation>,
+}
+
+impl Metrics {
+    /// Those of a run, if it was evaluated.
+    pub fn read(folder: &RunFolder) -> Result<Option<Self>> {
+        let path = folder.metrics_file();
+        match std::fs::read(&path) {
+            Ok(bytes) => match serde_json::from_slice(&bytes) {
+                Ok(metrics) => Ok(Some(metrics)),
+                Err(error) => Err(Error::Folder { path, why: format!("no metrics: {error}") }),
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::Io { path, source }),
+        }
+    }
 }
 
 /// Samples with what a model says of them, in the units of the dataset.
@@ -84,10 +107,10 @@ pub struct Shown {
     pub grid: Grid,
 }
 
-/// A sample inside a transformer on a square, on the coarse grid of its attention.
+/// A sample inside a transformer on a square, on the grid of its encoder.
 #[derive(Clone, Debug)]
-pub struct Latents {
-    /// Of the problem behind the sample (n₁, n₂, channels), bilinearly interpolated from the grid of the run.
+pub struct SampleLatents {
+    /// The input of the dataset's sample (n₁, n₂, channels), interpolated from the grid of the run: the coefficient of an equation.
     pub coefficient: Array,
     /// The names of the encoder layers and their outputs (n₁, n₂, features).
     pub layers: Vec<(String, Array)>,
@@ -97,7 +120,7 @@ pub struct Latents {
 #[derive(Debug)]
 pub struct Evaluator {
     config: RunConfig,
-    model: Model,
+    network: Network,
     normalizer: Option<Normalizer>,
     dataset: Dataset,
     indices: Vec<usize>,
@@ -106,9 +129,14 @@ pub struct Evaluator {
 
 impl Evaluator {
     /// The model of a run, on the test samples of its dataset or on all samples of another one.
-    pub fn open(folder: &RunFolder, which: Which, data: Option<&Path>, device: &Device) -> run::Result<Self> {
+    pub fn open(
+        folder: &RunFolder,
+        snapshot: Snapshot,
+        data: Option<&Path>,
+        device: &Device,
+    ) -> Result<Self> {
         let config = folder.config()?;
-        let (model, _) = folder.model(which, device)?;
+        let network = folder.network(snapshot, device)?;
         let path = data.unwrap_or(&config.data.folder);
         if data.is_none() && !path.exists() {
             let why = format!("its dataset {} is not there; name one by --data", path.display());
@@ -116,16 +144,32 @@ impl Evaluator {
         }
         let dataset = Dataset::open(path)?;
         let indices = match trained_with(folder, path) {
-            true => {
-                let DataConfig { train, validation, test, .. } = config.data;
-                Split::new(dataset.len(), train, validation, test, config.train.seed)?.test
-            }
+            true => split(&config, &dataset)?.test,
             false => (0..dataset.len()).collect(),
         };
         if indices.is_empty() {
             return Err(folder.wrong("no samples to evaluate: data.test = 0"));
         }
-        Ok(Self { model, normalizer: folder.normalizer()?, config, dataset, indices, device: device.clone() })
+        let [inputs, outputs] = network.config().channels();
+        let (mut found, mut channels) = (dataset.input_channels().len(), dataset.target_channels().len());
+        if config.data.inverse {
+            (found, channels) = (channels, found);
+        }
+        if (inputs, outputs) != (found, channels) {
+            let why = format!(
+                "it takes {inputs} and gives {outputs} channels; {} has {found} and {channels}",
+                path.display()
+            );
+            return Err(folder.wrong(why));
+        }
+        Ok(Self {
+            network,
+            normalizer: folder.normalizer()?,
+            config,
+            dataset,
+            indices,
+            device: device.clone(),
+        })
     }
 
     /// What the run was told.
@@ -139,29 +183,35 @@ impl Evaluator {
     }
 
     /// The dataset as the model sees it on a grid, without normalisation and noise.
-    pub fn seen(&self, grid: usize) -> run::Result<Dataset> {
+    pub fn seen(&self, grid: usize) -> Result<Dataset> {
         self.view(grid, 0.0)?.plain(&self.dataset)
     }
 
     /// Errors on a grid of so many points, a side in 2D, with noise on the inputs.
-    pub fn evaluate(&self, grid: usize, noise: f64) -> run::Result<Evaluation> {
+    pub fn evaluate(&self, grid: usize, noise: f64) -> Result<Evaluation> {
         let view = self.view(grid, noise)?;
-        let samples = Samples::load(&self.dataset, &view, &self.indices, false, &self.device)?;
+        let samples = Samples::load(&self.dataset, &view, &self.indices, None, &self.device)?;
+        self.check_output(&samples)?;
         let start = Instant::now();
-        let predictions = predict(&self.model, &samples, &self.device)?;
+        let predictions = samples.predict(&self.network, &self.device)?;
         let seconds = start.elapsed().as_secs_f64();
         let count = samples.len();
-        let errors = relative_l2(&predictions, &samples.targets.values, count)?;
-        let ends = if samples.grid.axes[0].periodic { Ends::Periodic } else { Ends::Interior };
-        let (targets, target_grid) = (&samples.targets.values, &samples.grid);
-        let slopes =
-            relative_h1(&predictions, targets, count, &target_grid.points(), &target_grid.spacing(), ends);
+        let targets = &samples.targets.values;
+        let errors = relative_l2(&predictions, targets, count)?;
+        let names = view.plain(&self.dataset)?.target_channels().to_vec();
+        let of_channel = |(channel, name): (usize, &String)| {
+            let errors = relative_l2_of_channel(&predictions, targets, count, names.len(), channel)?;
+            Ok(ChannelErrors { name: name.clone(), relative_l2: Summary::of(&errors)? })
+        };
+        let channels = names.iter().enumerate().map(of_channel).collect::<Result<_>>()?;
+        let slopes = relative_h1(&predictions, targets, count, &samples.grid, names.len());
         Ok(Evaluation {
             grid,
-            points: view.plain(&self.dataset)?.grid()?.points(),
+            points: samples.input_grid.points(),
             noise,
             samples: count,
             relative_l2: Summary::of(&errors)?,
+            channels,
             relative_h1: slopes.ok().map(|slopes| Summary::of(&slopes)).transpose()?,
             l_infinity: Summary::of(&l_infinity(&predictions, targets, count)?)?,
             per_sample: errors,
@@ -171,16 +221,16 @@ impl Evaluator {
     }
 
     /// The first samples with their predictions.
-    pub fn show(&self, grid: usize, noise: f64, count: usize) -> run::Result<Shown> {
+    pub fn show(&self, grid: usize, noise: f64, count: usize) -> Result<Shown> {
         let view = self.view(grid, noise)?;
         let indices = &self.indices[..count.min(self.indices.len())];
-        let samples = Samples::load(&self.dataset, &view, indices, false, &self.device)?;
-        let predictions = predict(&self.model, &samples, &self.device)?;
-        let Samples { mut inputs, targets, grid, .. } = samples;
+        let samples = Samples::load(&self.dataset, &view, indices, None, &self.device)?;
+        self.check_output(&samples)?;
+        let predictions = samples.predict(&self.network, &self.device)?;
+        let Samples { mut inputs, targets, input_grid, grid, .. } = samples;
         let errors = relative_l2(&predictions, &targets.values, indices.len())?;
         if let Some(normalizer) = view.normalizer {
-            let points = &inputs.shape[1..inputs.shape.len() - 1];
-            let normalizer = on_grid(normalizer, points, &self.device)?;
+            let normalizer = on_grid(normalizer, &input_grid, &self.device)?;
             let len = inputs.values.len() / indices.len().max(1);
             for sample in inputs.values.chunks_exact_mut(len.max(1)) {
                 normalizer.invert(sample)?;
@@ -190,55 +240,61 @@ impl Evaluator {
         Ok(Shown { inputs, targets, predictions, errors, grid })
     }
 
-    /// The first samples as the model takes them.
-    fn inputs(&self, grid: usize, noise: f64, count: usize) -> run::Result<Field> {
-        let indices = &self.indices[..count.min(self.indices.len())];
-        let samples = Samples::load(&self.dataset, &self.view(grid, noise)?, indices, false, &self.device)?;
-        let places: Vec<usize> = (0..samples.len()).collect();
-        Ok(samples.batch(&places, &self.device)?.input)
-    }
-
-    /// What the encoder layers make of the first sample; `None` of a model that is no transformer on a square.
-    pub fn latents(&self) -> run::Result<Option<Latents>> {
+    /// What the encoder layers make of the first sample; `None` of a network that is no transformer on a grid of two axes.
+    pub fn latents(&self) -> Result<Option<SampleLatents>> {
         let DataConfig { grid, noise, .. } = self.config.data;
         let first = &self.indices[..1];
-        // Both problems have the coefficient as the input of their datasets.
-        let coefficient = self.dataset.clone().subsample_to(grid)?.sample(first[0])?.input;
-        let (ModelConfig::Transformer2d(config), &[n1, n2, c]) =
-            (self.config.model_config()?, &coefficient.shape[..])
-        else {
+        let NetworkConfig::Transformer(config) = self.network.config() else { return Ok(None) };
+        let samples = Samples::load(&self.dataset, &self.view(grid, noise)?, first, None, &self.device)?;
+        let points = samples.input_grid.points();
+        if points.len() != 2 {
             return Ok(None);
-        };
-        let coarse = config.resampling.through([n1, n2])?.down[1];
-        let coefficient = resized(&coefficient, [n1, n2, c], coarse, &self.device)?;
-        let stages = self.model.latents(self.inputs(grid, noise, 1)?)?;
-        // Of all stages only the encoder layers take the square as a list of points.
-        let layers = stages.into_iter().filter_map(|(name, stage)| match stage {
-            Field::Line(x) => {
-                let [_, _, features] = x.dims();
-                Some((name, Array { shape: vec![coarse[0], coarse[1], features], values: to_vec(x) }))
-            }
-            Field::Square(_) => None,
+        }
+        let [coarse, _] = config.grids(&points)?;
+        // Also of an inverse problem: the coefficient is the input of the dataset.
+        let input = self.dataset.clone().subsample_to(grid)?.sample(first[0])?.input;
+        let coefficient = on_points(&input, &samples.input_grid.with_points(&coarse), &self.device)?;
+        let stages = self.network.latents(rows(&samples.inputs, &[0], &self.device), &points)?;
+        let layers = stages.into_iter().filter(|stage| stage.name.starts_with("encoder_layers"));
+        let layers = layers.map(|stage| {
+            let features = stage.values.dims()[2];
+            let shape = [stage.grid, vec![features]].concat();
+            (stage.name, Array { shape, values: to_vec(stage.values) })
         });
-        Ok(Some(Latents { coefficient, layers: layers.collect() }))
+        Ok(Some(SampleLatents { coefficient, layers: layers.collect() }))
+    }
+
+    /// An error if predictions do not lie where targets do.
+    fn check_output(&self, samples: &Samples) -> Result<()> {
+        let points = samples.input_grid.points();
+        self.network.config().check_grid(&points)?;
+        let (output, targets) = (self.network.config().output_grid(&points)?, samples.grid.points());
+        if output == targets {
+            return Ok(());
+        }
+        let what = format!("inputs on {points:?} points");
+        Err(Error::setting(
+            what,
+            format!("the network answers on {output:?}, and targets lie on {targets:?}"),
+        ))
     }
 
     /// The samples as the run sees them, on another grid.
-    fn view(&self, grid: usize, noise: f64) -> run::Result<View<'_>> {
+    fn view(&self, grid: usize, noise: f64) -> Result<View<'_>> {
         let mut view = View::of(&self.config.data, self.config.train.seed, self.normalizer.as_ref());
         (view.grid, view.noise) = (grid, noise);
-        if self.config.data.task == Task::DarcyInverse {
-            view.coarse = self.config.model_config()?.output_grid(&[grid; 2])?[0];
+        if let Some(coarse) = &mut view.coarse {
+            // On another grid what was averaged lies where the network answers.
+            let points = self.dataset.clone().subsample_to(grid)?.grid()?.points();
+            *coarse = self.network.config().output_grid(&points)?[0];
         }
         Ok(view)
     }
 
     /// Solves the problem the dataset was made from, from the same inputs without noise. The inverse problem has no solver here.
-    fn solver_row(&self, grid: usize) -> run::Result<Option<SolverRow>> {
+    fn solver_row(&self, grid: usize) -> Result<Option<SolverRow>> {
         let problem = self.dataset.meta().and_then(|meta| meta.problem.as_ref());
-        let (Some(problem), Task::Burgers | Task::Darcy) = (problem, self.config.data.task) else {
-            return Ok(None);
-        };
+        let (Some(problem), false) = (problem, self.config.data.inverse) else { return Ok(None) };
         let dataset = self.dataset.clone().subsample_to(grid)?;
         let points = dataset.grid()?.points();
         let start = Instant::now();
@@ -261,29 +317,4 @@ impl Evaluator {
 fn trained_with(folder: &RunFolder, data: &Path) -> bool {
     let read = |path: PathBuf| std::fs::read(path).ok();
     read(folder.dataset_file()).is_some_and(|own| Some(own) == read(data.join("meta.toml")))
-}
-
-/// The model's predictions, (samples, points…, channels).
-pub fn predict(model: &Model, samples: &Samples, device: &Device) -> Result<Vec<f32>> {
-    let points: usize = samples.inputs.shape[1..].iter().product();
-    let mut values = Vec::with_capacity(samples.targets.values.len());
-    for places in samples.batches(batch_of(points)) {
-        let x = samples.batch(&places, device)?.input;
-        values.extend(match model.forward(x, Mode::Evaluate)? {
-            Field::Line(y) => to_vec(y),
-            Field::Square(y) => to_vec(y),
-        });
-    }
-    Ok(values)
-}
-
-/// Relative L² errors of a model that is being trained.
-pub(crate) fn relative_errors(model: &Model, samples: &Samples, device: &Device) -> Result<Vec<f64>> {
-    let predictions = predict(&model.valid(), samples, device)?;
-    relative_l2(&predictions, &samples.targets.values, samples.len())
-}
-
-/// Samples that go through a model together: enough to keep threads busy, few enough to need little memory.
-pub(crate) fn batch_of(points: usize) -> usize {
-    (32_768 / points.max(1)).clamp(1, 64)
 }

@@ -1,43 +1,45 @@
-//! Fourier- and Galerkin-type transformers for partial differential equations, on Burn.
+//! Fourier- and Galerkin-type transformers and Fourier neural operators for partial differential equations, on Burn.
 //!
-//! A model is a config, made into a Burn module by a [`Builder`](init::Builder) that draws every weight from a seed, and run
-//! with a [`Mode`](layers::Mode) that says whether dropout is on:
+//! A network is a config, made into a Burn module with weights that are a function of a seed, and run with a [`Mode`](layers::Mode) that says
+//! whether dropout is on. Inputs are (batch, points…, channels) on a grid of one to three axes:
 //!
 //! ```
 //! use burn::tensor::{Device, Tensor};
-//! use galerkin::{init::Builder, layers::{AttentionKind, Mode}, models::Transformer1dConfig};
+//! use galerkin::layers::Mode;
 //!
 //! let device = Device::flex();
-//! let model = Transformer1dConfig::burgers(AttentionKind::Galerkin).init(&mut Builder::new(1, &device))?;
+//! let network = galerkin::presets::get("burgers")?.network.init(1, &device)?;
 //! let u0 = Tensor::<3>::zeros([2, 512, 1], &device);
-//! let u1 = model.forward(u0, Mode::Evaluate)?;
+//! let u1 = network.forward(u0, Mode::Evaluate)?;
 //! assert_eq!(u1.dims(), [2, 512, 1]);
 //! # Ok::<(), galerkin::Error>(())
 //! ```
 //!
+//! A module uses those above it in this list:
+//!
 //! | module | what |
 //! | --- | --- |
-//! | [`models`] | the paper's networks in 1D and 2D and the Fourier operators, one [`Model`](models::Model) by name or config |
-//! | [`layers`] | what they are made of: encoder layer, spectral convolution, interpolation network, decoders, normaliser |
-//! | [`ops`] | what layers are made of: operations on tensors, fused on the CPU and composed elsewhere |
-//! | [`loss`] | relative L² loss with the H¹-seminorm regulariser, 1D and 2D |
-//! | [`metrics`] | relative L², H¹ and maximum errors per sample, and their mean, median and maximum |
-//! | [`config`], [`train`], [`run`] | what a run is told, the training loop with its schedules and optimiser, the folder of a run |
-//! | [`evaluate`], [`predict`] | errors on any grid beside the classical solver, predictions for files |
-//! | [`inspect`] | latent representations, attention matrices, parameters, operations and memory per part |
-//! | [`theory`] | the paper's theorems checked in numbers, on random matrices and on the layers of a model |
-//! | [`init`] | initial weights as a function of seed and place |
+//! | [`error`] | what can go wrong |
 //! | [`device`] | names of devices: the processor, and with the features `wgpu` and `cuda` graphics cards |
+//! | [`ops`] | operations on tensors, fused on the CPU and composed elsewhere |
+//! | [`init`] | initial weights as a function of seed and place |
 //! | [`mod@reference`] | names and layouts of the paper's PyTorch weights |
+//! | [`layers`] | encoder layer, spectral convolution, interpolation network, decoders, normaliser |
+//! | [`networks`] | the transformer and the Fourier neural operator: one [`Network`](networks::Network), one config |
 //! | [`weights`] | weight files: safetensors both ways, PyTorch's `.pt` in |
-//! | [`error`] | what can be wrong with shapes and settings |
+//! | [`cost`], [`inspect`] | parameters, operations and memory per part; latent representations, attention matrices |
+//! | [`loss`], [`metrics`] | the loss on a grid; errors per sample and their mean, median and maximum |
+//! | [`schedule`], [`optimizer`] | the learning rate over a run; Adam on a network's parameters |
+//! | [`config`], [`presets`] | what a run is told; runs by name |
+//! | [`samples`], [`propose`] | datasets become tensors; a run for any dataset |
+//! | [`run`], [`train`] | the folder of a run; the training loop |
+//! | [`evaluate`], [`model`] | errors on any grid beside the classical solver; predictions in memory and for files |
 //!
-//! Channels are last everywhere: (batch, points, channels) and (batch, n₁, n₂, channels). Tensors are on a [`Device`]
-//! (`burn::tensor`); on `Device::flex().autodiff()` parameters are tracked and `backward` runs the kernels' own gradients.
-//!
-//! [`Device`]: burn::tensor::Device
+//! Tensors are on a [`Device`](burn::tensor::Device); on `Device::flex().autodiff()` parameters are tracked and `backward` runs the kernels' own
+//! gradients.
 
 pub mod config;
+pub mod cost;
 pub mod device;
 pub mod error;
 pub mod evaluate;
@@ -46,13 +48,19 @@ pub mod inspect;
 pub mod layers;
 pub mod loss;
 pub mod metrics;
-pub mod models;
+pub mod model;
+pub mod networks;
 pub mod ops;
-pub mod predict;
+pub mod optimizer;
+pub mod presets;
+pub mod propose;
 pub mod reference;
 pub mod run;
-pub mod theory;
+pub mod samples;
+pub mod schedule;
+mod settings;
 pub mod train;
 pub mod weights;
 
 pub use error::{Error, Result};
+pub use model::Model;

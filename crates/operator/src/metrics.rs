@@ -7,7 +7,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::loss::{Ends, check_grid, check_spacing};
+use crate::loss::{check_grid, check_spacing};
+use galerkin_data::Grid;
 
 /// Errors of many samples in three numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,41 +61,59 @@ pub fn l_infinity(prediction: &[f32], target: &[f32], samples: usize) -> Result<
     })
 }
 
-/// |p − u| / |u| of every sample in the H¹-seminorm, √ Σ (D v)² over axes and points, with central differences D of both.
+/// ‖p − u‖ / ‖u‖ of every sample in one channel of several, whose values lie beside each other.
+pub fn relative_l2_of_channel(
+    prediction: &[f32],
+    target: &[f32],
+    samples: usize,
+    channels: usize,
+    channel: usize,
+) -> Result<Vec<f64>> {
+    let of_channel =
+        |values: &[f32]| values.iter().copied().skip(channel).step_by(channels.max(1)).collect::<Vec<_>>();
+    relative_l2(&of_channel(prediction), &of_channel(target), samples)
+}
+
+/// |p − u| / |u| of every sample in the H¹-seminorm, √ Σ (D v)² over axes, channels and points, with central differences D of both.
 ///
-/// `grid` and `spacing` are the points and their distance along each axis of a sample. Unlike the regulariser of
-/// [`loss`](crate::loss), this compares differences with differences on one grid, at the same points above and below.
+/// Values are (samples, points…, channels) on `grid`. Differences are taken at points with a neighbour on either side along every axis. Unlike the
+/// regulariser of [`loss`](crate::loss), this compares differences with differences on one grid, at the same points above and below.
 pub fn relative_h1(
     prediction: &[f32],
     target: &[f32],
     samples: usize,
-    grid: &[usize],
-    spacing: &[f64],
-    ends: Ends,
+    grid: &Grid,
+    channels: usize,
 ) -> Result<Vec<f64>> {
-    check_grid(grid)?;
-    check_spacing(spacing)?;
-    Error::check_shape("spacing, one per axis", &[spacing.len()], &[grid.len()])?;
-    let points: usize = grid.iter().product();
-    Error::check_shape("prediction", &[prediction.len()], &[samples * points])?;
+    let (sizes, spacing) = (grid.points(), grid.spacing());
+    check_grid(&sizes)?;
+    check_spacing(&spacing)?;
+    let points = grid.len();
+    Error::check_shape("prediction", &[prediction.len()], &[samples * points * channels])?;
     // Points and their distance in the slice, axis by axis.
-    let strides = (0..grid.len()).map(|axis| grid[axis + 1..].iter().product::<usize>());
-    let axes: Vec<(usize, usize)> = grid.iter().copied().zip(strides).collect();
+    let strides = (0..sizes.len()).map(|axis| sizes[axis + 1..].iter().product::<usize>());
+    let axes: Vec<(usize, usize)> = sizes.iter().copied().zip(strides).collect();
+    let periodic = grid.periodic();
     per_sample(prediction, target, samples, |p, u| {
         let (mut error, mut whole) = (0.0, 0.0);
         for at in 0..points {
-            let inside = axes.iter().all(|(n, s)| (1..n - 1).contains(&(at / s % n)));
-            if ends == Ends::Interior && !inside {
+            let inside = |((n, s), periodic): (&(usize, usize), &bool)| {
+                *periodic || (1..n - 1).contains(&(at / s % n))
+            };
+            if !axes.iter().zip(&periodic).all(inside) {
                 continue;
             }
-            for ((n, s), h) in axes.iter().zip(spacing) {
+            for ((n, s), h) in axes.iter().zip(&spacing) {
                 let i = at / s % n;
                 let line = at - i * s;
                 let (next, previous) = (line + (i + 1) % n * s, line + (i + n - 1) % n * s);
-                let slope = |v: &[f32]| (v[next] as f64 - v[previous] as f64) / (2.0 * h);
-                let (of_p, of_u) = (slope(p), slope(u));
-                error += (of_p - of_u) * (of_p - of_u);
-                whole += of_u * of_u;
+                for channel in 0..channels {
+                    let value = |v: &[f32], point: usize| v[point * channels + channel] as f64;
+                    let slope = |v: &[f32]| (value(v, next) - value(v, previous)) / (2.0 * h);
+                    let (of_p, of_u) = (slope(p), slope(u));
+                    error += (of_p - of_u) * (of_p - of_u);
+                    whole += of_u * of_u;
+                }
             }
         }
         (error / whole).sqrt()
@@ -147,26 +166,35 @@ mod tests {
     }
 
     #[test]
-    fn seminorm_in_one_dimension() {
-        // Slopes inside: of u 1 and 2, of p 1 and 4; round the ends of u −2 and −1, of p −4 and −1.
-        let (u, p) = ([0.0, 1.0, 2.0, 5.0], [0.0, 1.0, 2.0, 9.0]);
-        let h1 = |ends| relative_h1(&p, &u, 1, &[4], &[1.0], ends).unwrap()[0];
-        assert_eq!(h1(Ends::Interior), (4.0f64 / 5.0).sqrt());
-        assert_eq!(h1(Ends::Periodic), (8.0f64 / 10.0).sqrt());
+    fn channels_have_errors_of_their_own() {
+        // Two points of two channels: (3, 1), (4, 2) and a prediction that is off in the first alone.
+        let (u, p) = ([3.0, 1.0, 4.0, 2.0], [3.0, 1.0, 3.0, 2.0]);
+        assert_eq!(relative_l2_of_channel(&p, &u, 1, 2, 0).unwrap(), [0.2]);
+        assert_eq!(relative_l2_of_channel(&p, &u, 1, 2, 1).unwrap(), [0.0]);
     }
 
     #[test]
-    fn seminorm_in_two_dimensions() {
-        // u = x + 2y and p = 3x + 2y on 3 x 4 points with different spacings: |2|/|(1, 2)| at every inner point.
-        let (h1, h2) = (0.5, 0.25);
-        let on_grid = |a: f64, b: f64| {
-            (0..12).map(|at| (a * (at / 4) as f64 * h1 + b * (at % 4) as f64 * h2) as f32).collect::<Vec<_>>()
+    fn seminorm_on_one_axis() {
+        // Slopes inside: of u 1 and 2, of p 1 and 4; round the ends of u −2 and −1, of p −4 and −1.
+        let (u, p) = ([0.0, 1.0, 2.0, 5.0], [0.0, 1.0, 2.0, 9.0]);
+        let h1 = |periodic| relative_h1(&p, &u, 1, &Grid::unit(&[4], periodic), 1).unwrap()[0];
+        assert!((h1(false) - (4.0f64 / 5.0).sqrt()).abs() < 1e-15);
+        assert!((h1(true) - (8.0f64 / 10.0).sqrt()).abs() < 1e-15);
+    }
+
+    #[test]
+    fn seminorm_on_two_axes() {
+        // u = x + 2y and p = 3x + 2y on 3 x 4 points with different spacings: |2|/|(1, 2)| at every inner point, in each of two channels.
+        let mut grid = Grid::unit(&[3, 4], false);
+        (grid.axes[0].length, grid.axes[1].length) = (1.0, 0.75);
+        let values = |a: f64, b: f64| {
+            let at = |at: usize| (a * (at / 4) as f64 * 0.5 + b * (at % 4) as f64 * 0.25) as f32;
+            (0..12).flat_map(|point| [at(point); 2]).collect::<Vec<_>>()
         };
-        let (u, p) = (on_grid(1.0, 2.0), on_grid(3.0, 2.0));
-        let found = relative_h1(&p, &u, 1, &[3, 4], &[h1, h2], Ends::Interior).unwrap();
-        assert_eq!(found, [(4.0f64 / 5.0).sqrt()]);
-        assert!(relative_h1(&p, &u, 1, &[2, 6], &[h1, h2], Ends::Interior).is_err());
-        assert!(relative_h1(&p, &u, 1, &[3, 4], &[h1], Ends::Interior).is_err());
-        assert!(relative_h1(&p, &u, 2, &[3, 4], &[h1, h2], Ends::Interior).is_err());
+        let (u, p) = (values(1.0, 2.0), values(3.0, 2.0));
+        let found = relative_h1(&p, &u, 1, &grid, 2).unwrap();
+        assert!((found[0] - (4.0f64 / 5.0).sqrt()).abs() < 1e-15);
+        assert!(relative_h1(&p, &u, 1, &Grid::unit(&[2, 6], false), 2).is_err());
+        assert!(relative_h1(&p, &u, 2, &grid, 2).is_err());
     }
 }

@@ -4,7 +4,6 @@
 //! every name and shape checked, and writing weights or gradients under the reference's names.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Gradients, Tensor, TensorData};
@@ -12,8 +11,9 @@ pub use galerkin_data::Array;
 use galerkin_kernels::activation::Activation;
 use galerkin_kernels::conv3x3::{weights_from_torch, weights_to_torch};
 use galerkin_kernels::dropout::Key;
-use galerkin_kernels::spectral::{SpectralConv1d, SpectralConv2d};
+use galerkin_kernels::spectral::{SpectralConv1d, SpectralConv2d, SpectralConv3d};
 
+use crate::error::Mismatch;
 use crate::ops;
 
 /// One of our parameters and the arrays of the reference that hold it.
@@ -46,22 +46,16 @@ pub enum Layout {
         /// Channels that come out.
         outputs: usize,
     },
-    /// (inputs, outputs, modes, 2); ours (modes, 2, inputs, outputs).
-    Spectral1d {
+    /// A spectral convolution: one array (inputs, outputs, modes, 2) on a line, two of (inputs, outputs, modes, modes, 2) on a square, four with three
+    /// axes of modes on a cube; ours (modes, 2, inputs, outputs), the modes in the kernels' order.
+    Spectral {
+        /// Axes of the grid.
+        axes: usize,
         /// Channels that go in.
         inputs: usize,
         /// Channels that come out.
         outputs: usize,
-        /// Kept modes.
-        modes: usize,
-    },
-    /// Two of (inputs, outputs, modes, modes, 2); ours (modes, 2, modes, 2, inputs, outputs).
-    Spectral2d {
-        /// Channels that go in.
-        inputs: usize,
-        /// Channels that come out.
-        outputs: usize,
-        /// Kept modes.
+        /// Kept modes along an axis.
         modes: usize,
     },
     /// One (width) per head; ours side by side.
@@ -77,19 +71,6 @@ pub enum Layout {
 pub trait ReferenceNames {
     /// All parameters, names starting with `prefix`, which is empty or ends with a dot.
     fn entries(&self, prefix: &str) -> Vec<Entry>;
-}
-
-/// What keeps a state dict from being loaded: all of it, not the first find.
-///
-/// The message names the first few of each kind; the lists have them all.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Mismatch {
-    /// Names the model needs and the file does not have.
-    pub missing: Vec<String>,
-    /// Names the file has and the model does not.
-    pub extra: Vec<String>,
-    /// Name, expected shape, found shape.
-    pub misshapen: Vec<(String, Vec<usize>, Vec<usize>)>,
 }
 
 /// The module with the weights of a reference state dict. Every name must be there, known and of the right shape.
@@ -177,31 +158,6 @@ fn check(entries: &[Entry], arrays: &BTreeMap<String, Array>) -> Result<(), Mism
     if fits { Ok(()) } else { Err(mismatch) }
 }
 
-impl std::error::Error for Mismatch {}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let misshapen = self.misshapen.iter();
-        let misshapen = misshapen
-            .map(|(name, expected, found)| format!("{name}: expected {expected:?}, found {found:?}"));
-        write!(f, "weights do not fit the model")?;
-        list(f, "missing", &self.missing)?;
-        list(f, "not known", &self.extra)?;
-        list(f, "misshapen", &misshapen.collect::<Vec<_>>())
-    }
-}
-
-/// The first few names, and how many more there are.
-fn list(f: &mut fmt::Formatter, what: &str, names: &[String]) -> fmt::Result {
-    const SHOWN: usize = 4;
-    let (shown, more) = names.split_at(names.len().min(SHOWN));
-    match (shown, more.len()) {
-        ([], _) => Ok(()),
-        (_, 0) => write!(f, "; {what}: {}", shown.join(", ")),
-        (_, more) => write!(f, "; {what}: {} and {more} more", shown.join(", ")),
-    }
-}
-
 /// Puts values into the parameters they belong to.
 pub(crate) fn replace<M: Module>(module: M, values: BTreeMap<ParamId, Vec<f32>>) -> M {
     struct Replace(BTreeMap<ParamId, Vec<f32>>);
@@ -241,9 +197,9 @@ impl Layout {
             Layout::Plain(ref shape) => vec![shape.clone()],
             Layout::Linear { inputs, outputs } => vec![vec![outputs, inputs]],
             Layout::Conv3x3 { inputs, outputs } => vec![vec![outputs, inputs, 3, 3]],
-            Layout::Spectral1d { inputs, outputs, modes } => vec![vec![inputs, outputs, modes, 2]],
-            Layout::Spectral2d { inputs, outputs, modes } => {
-                vec![vec![inputs, outputs, modes, modes, 2]; 2]
+            Layout::Spectral { axes, inputs, outputs, modes } => {
+                let shape = [vec![inputs, outputs], vec![modes; axes], vec![2]].concat();
+                vec![shape; 1 << (axes - 1)]
             }
             Layout::Heads { heads, width } => vec![vec![width]; heads],
         }
@@ -260,12 +216,14 @@ impl Layout {
             Layout::Plain(_) | Layout::Heads { .. } => ours = parts.concat(),
             Layout::Linear { inputs, outputs } => ours = transposed(parts[0], outputs, inputs),
             Layout::Conv3x3 { inputs, outputs } => weights_from_torch(parts[0], inputs, outputs, &mut ours),
-            Layout::Spectral1d { inputs, outputs, modes } => {
-                conv1d(inputs, outputs, modes).weights_from_reference(parts[0], &mut ours);
-            }
-            Layout::Spectral2d { inputs, outputs, modes } => {
-                conv2d(inputs, outputs, modes).weights_from_reference([parts[0], parts[1]], &mut ours);
-            }
+            Layout::Spectral { inputs, outputs, modes, .. } => match *parts {
+                [one] => conv1d(inputs, outputs, modes).weights_from_reference(one, &mut ours),
+                [low, high] => conv2d(inputs, outputs, modes).weights_from_reference([low, high], &mut ours),
+                ref blocks => {
+                    let blocks = [0, 1, 2, 3].map(|block| blocks[block]);
+                    conv3d(inputs, outputs, modes).weights_from_reference(blocks, &mut ours);
+                }
+            },
         }
         ours
     }
@@ -282,13 +240,12 @@ impl Layout {
                 .for_each(|(to, from)| to.copy_from_slice(from)),
             Layout::Linear { inputs, outputs } => theirs[0] = transposed(ours, inputs, outputs),
             Layout::Conv3x3 { inputs, outputs } => weights_to_torch(ours, inputs, outputs, &mut theirs[0]),
-            Layout::Spectral1d { inputs, outputs, modes } => {
-                conv1d(inputs, outputs, modes).weights_to_reference(ours, &mut theirs[0]);
-            }
-            Layout::Spectral2d { inputs, outputs, modes } => {
-                let (low, high) = theirs.split_at_mut(1);
-                conv2d(inputs, outputs, modes).weights_to_reference(ours, [&mut low[0], &mut high[0]]);
-            }
+            Layout::Spectral { inputs, outputs, modes, .. } => match &mut theirs[..] {
+                [one] => conv1d(inputs, outputs, modes).weights_to_reference(ours, one),
+                [low, high] => conv2d(inputs, outputs, modes).weights_to_reference(ours, [low, high]),
+                [a, b, c, d] => conv3d(inputs, outputs, modes).weights_to_reference(ours, [a, b, c, d]),
+                _ => unreachable!("a grid has one to three axes"),
+            },
         }
         theirs
     }
@@ -311,12 +268,16 @@ fn conv2d(inputs: usize, outputs: usize, modes: usize) -> SpectralConv2d {
     SpectralConv2d { batch, n1, n2, inputs, outputs, modes, pointwise: true, activation, dropout: 0.0, key }
 }
 
+fn conv3d(inputs: usize, outputs: usize, modes: usize) -> SpectralConv3d {
+    let (activation, key) = (Activation::None, Key::default());
+    let (batch, n1, n2, n3, pointwise, dropout) = (0, 0, 0, 0, true, 0.0);
+    SpectralConv3d { batch, n1, n2, n3, inputs, outputs, modes, pointwise, activation, dropout, key }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::init::Builder;
-    use crate::layers::AttentionKind;
-    use crate::models::Transformer1dConfig;
+    use crate::presets;
     use burn::tensor::Device;
 
     #[test]
@@ -325,8 +286,9 @@ mod tests {
             Layout::Plain(vec![2, 3]),
             Layout::Linear { inputs: 3, outputs: 5 },
             Layout::Conv3x3 { inputs: 2, outputs: 3 },
-            Layout::Spectral1d { inputs: 2, outputs: 3, modes: 4 },
-            Layout::Spectral2d { inputs: 2, outputs: 3, modes: 4 },
+            Layout::Spectral { axes: 1, inputs: 2, outputs: 3, modes: 4 },
+            Layout::Spectral { axes: 2, inputs: 2, outputs: 3, modes: 4 },
+            Layout::Spectral { axes: 3, inputs: 2, outputs: 3, modes: 2 },
             Layout::Heads { heads: 3, width: 4 },
         ];
         for layout in layouts {
@@ -344,8 +306,8 @@ mod tests {
     #[test]
     fn weights_go_out_and_in_and_misfits_are_listed() {
         let device = Device::flex();
-        let config = Transformer1dConfig::burgers(AttentionKind::Fourier);
-        let model = |seed| config.init(&mut Builder::new(seed, &device)).unwrap();
+        let config = presets::get("burgers").unwrap().network;
+        let model = |seed| config.init(seed, &device).unwrap();
         let weights = export(&model(1));
         assert_ne!(export(&model(2)), weights);
         assert_eq!(export(&import(model(2), &weights).unwrap()), weights);

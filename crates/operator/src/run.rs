@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `config.toml` | the [`RunConfig`], resolved |
 //! | `dataset.toml` | what the dataset's own `meta.toml` says |
-//! | `normalizer.safetensors` | mean and deviation of the inputs at each point, for tasks that normalise them |
+//! | `normalizer.safetensors` | mean and deviation of the inputs, of runs that normalise them |
 //! | `model.safetensors` | the weights at the last checkpoint or at the end |
 //! | `best.safetensors` | those with the smallest error on the validation samples |
 //! | `checkpoint/` | the last two states, for resuming |
@@ -18,80 +18,10 @@ use galerkin_data::normalize::Normalizer;
 use serde::Deserialize;
 
 use crate::config::RunConfig;
-use crate::evaluate::Metrics;
+use crate::error::{Error, Result};
 use crate::metrics::Summary;
-use crate::models::{Model, ModelConfig};
+use crate::networks::Network;
 use crate::weights;
-
-/// What can go wrong with a run and its folder.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// A shape, a setting or a config that does not fit.
-    #[error(transparent)]
-    Model(#[from] crate::Error),
-    /// A dataset that cannot be read or does not fit, or a classical solver that gave up.
-    #[error(transparent)]
-    Data(#[from] galerkin_data::Error),
-    /// A file of weights that cannot be read or written.
-    #[error(transparent)]
-    Weights(#[from] weights::Error),
-    /// The operating system refused.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A folder that is no run, a run that is there already, or one that was begun with other settings.
-    #[error("{}: {why}", path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The loss or its gradient is no longer a number.
-    #[error(
-        "training diverged at step {step}: loss {loss}, learning rate {rate:.3e}, gradient norm {norm}; {state}"
-    )]
-    Diverged {
-        /// The step, counted from 1.
-        step: u64,
-        /// The loss of its batch.
-        loss: f32,
-        /// Its learning rate.
-        rate: f64,
-        /// The norm of its gradient.
-        norm: f64,
-        /// Where the last good state is.
-        state: String,
-    },
-    /// A run would take longer than it may.
-    #[error("training would take about {needed:.2} h and {allowed:.2} h are allowed; {suggestion}")]
-    Time {
-        /// Hours.
-        needed: f64,
-        /// Hours.
-        allowed: f64,
-        /// What would take less.
-        suggestion: String,
-    },
-    /// The memory a run needs is not there.
-    #[error("training needs about {needed} MB and {available} MB are free; {suggestion}")]
-    Memory {
-        /// Megabytes.
-        needed: u64,
-        /// Megabytes.
-        available: u64,
-        /// What would need less.
-        suggestion: String,
-    },
-}
-
-/// The result of everything that reads or writes runs.
-pub type Result<T> = std::result::Result<T, Error>;
 
 /// A folder of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +31,7 @@ pub struct RunFolder {
 
 /// Which weights of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum Snapshot {
     /// The last ones.
     Last,
     /// The best ones on the validation samples.
@@ -179,10 +109,10 @@ impl RunFolder {
     }
 
     /// `model.safetensors` or `best.safetensors`.
-    pub fn weights_file(&self, which: Which) -> PathBuf {
-        self.path.join(match which {
-            Which::Last => "model.safetensors",
-            Which::Best => "best.safetensors",
+    pub fn weights_file(&self, snapshot: Snapshot) -> PathBuf {
+        self.path.join(match snapshot {
+            Snapshot::Last => "model.safetensors",
+            Snapshot::Best => "best.safetensors",
         })
     }
 
@@ -216,12 +146,12 @@ impl RunFolder {
             }
             Err(source) => return Err(Error::Io { path, source }),
         };
-        Ok(RunConfig::parse(&text, &path, &[])?)
+        RunConfig::parse(&text, &path, &[])
     }
 
-    /// A trained model with its config, on a device.
-    pub fn model(&self, which: Which, device: &Device) -> Result<(Model, ModelConfig)> {
-        Ok(weights::load(self.weights_file(which))?.into_model(device)?)
+    /// The trained network, on a device.
+    pub fn network(&self, snapshot: Snapshot, device: &Device) -> Result<Network> {
+        weights::load(self.weights_file(snapshot))?.into_network(device)
     }
 
     /// The normaliser of the inputs, if the run has one.
@@ -231,19 +161,6 @@ impl RunFolder {
             return Ok(None);
         }
         Ok(Some(Normalizer::open(path)?))
-    }
-
-    /// The last evaluation, if there was one.
-    pub fn metrics(&self) -> Result<Option<Metrics>> {
-        let path = self.metrics_file();
-        match std::fs::read(&path) {
-            Ok(bytes) => match serde_json::from_slice(&bytes) {
-                Ok(metrics) => Ok(Some(metrics)),
-                Err(error) => Err(Error::Folder { path, why: format!("no metrics: {error}") }),
-            },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(Error::Io { path, source }),
-        }
     }
 
     /// What the log says of the epochs so far; nothing without a log.

@@ -2,13 +2,13 @@
 //!
 //! A file that [`save`] writes holds what [`export`] gives, so in Python `model.load_state_dict(safetensors.torch.load_file(path))`
 //! loads it into the paper's module, but for the normaliser of the targets, which is not part of a state dict there and must be
-//! taken out first: `normalizer.mean` and `normalizer.std`, both (n₁, n₂, c). The metadata are text:
+//! taken out first: `normalizer.mean` and `normalizer.std`, both (points…, c) or (c). The metadata are text:
 //!
 //! | key | value |
 //! | --- | --- |
 //! | `format` | `galerkin` |
-//! | `version` | version of the format, `1` |
-//! | `config` | [`ModelConfig`] in JSON |
+//! | `version` | version of the format, `2`; files of version `1` are read too |
+//! | `config` | [`NetworkConfig`] in JSON |
 //! | `normalizer.eps` | ε of the normaliser, if there is one |
 //!
 //! and whatever the caller adds. The same weights and metadata give the same bytes.
@@ -17,72 +17,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::Device;
 use galerkin_data::Array;
 use galerkin_data::io::{torch, write_whole};
+use galerkin_data::normalize::Normalizer;
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde_json::{Map, Value, json};
 
-use crate::init::Builder;
-use crate::layers::Normalizer;
-use crate::models::{Model, ModelConfig};
-use crate::reference::{Mismatch, ReferenceNames, export, import, to_vec};
-
-/// What keeps weights from being saved or loaded.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The operating system refused.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A file has other content than it must have.
-    #[error("{}: {place}: expected {expected}, found {found}", path.display())]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// The array, the metadata or the part of the file.
-        place: String,
-        /// What must be there.
-        expected: String,
-        /// What is there.
-        found: String,
-    },
-    /// The header of a file makes no sense.
-    #[error("{}: header: {source}", path.display())]
-    Header {
-        /// The file.
-        path: PathBuf,
-        /// What the decoder found.
-        source: Box<SafeTensorError>,
-    },
-    /// The arrays of a file are not those of the model.
-    #[error("{}: {source}", path.display())]
-    Mismatch {
-        /// The file.
-        path: PathBuf,
-        /// All differences.
-        source: Mismatch,
-    },
-    /// A file could not be written.
-    #[error(transparent)]
-    Write(#[from] galerkin_data::Error),
-    /// A file of PyTorch gives no state dict.
-    #[error(transparent)]
-    Torch(#[from] torch::Error),
-    /// The config of a file makes no network, or none that takes the file's normaliser.
-    #[error("{}: {source}", path.display())]
-    Model {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: crate::Error,
-    },
-}
+use crate::error::{Error, Result};
+use crate::layers::TargetNormalizer;
+use crate::networks::{Network, NetworkConfig, parse_config};
+use crate::reference::{ReferenceNames, export, import};
 
 /// The content of a weight file.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,33 +40,28 @@ pub struct Weights {
     pub metadata: BTreeMap<String, String>,
 }
 
-const FORMAT: [(&str, &str); 2] = [("format", "galerkin"), ("version", "1")];
+const FORMAT: [(&str, &str); 2] = [("format", "galerkin"), ("version", "2")];
+/// A version that is read too: its config is in other words.
+const BEFORE: &str = "1";
 const MEAN: &str = "normalizer.mean";
 const DEVIATION: &str = "normalizer.std";
 const EPS: &str = "normalizer.eps";
 
-/// Writes the weights of a model, its normaliser and its config. `more` are metadata of the caller; of the same key,
+/// Writes the weights of a network, its normaliser and its config. `more` are metadata of the caller; of the same key,
 /// ours stay.
 ///
 /// The file appears whole or not at all: it is written beside its place, synced and renamed.
-pub fn save(
-    model: &Model,
-    config: &ModelConfig,
-    more: &BTreeMap<String, String>,
-    path: impl AsRef<Path>,
-) -> Result<(), Error> {
+pub fn save(network: &Network, more: &BTreeMap<String, String>, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    let mut arrays = export(model);
+    let mut arrays = export(network);
     let mut metadata = more.clone();
-    if let Some(normalizer) = model.normalizer() {
-        for (name, tensor) in [(MEAN, &normalizer.mean), (DEVIATION, &normalizer.deviation)] {
-            let (shape, values) = (tensor.dims().to_vec(), to_vec(tensor.clone()));
-            arrays.insert(name.into(), Array { shape, values });
-        }
-        metadata.insert(EPS.into(), Normalizer::EPS.to_string());
+    if let Some(normalizer) = network.normalizer() {
+        let [mean, deviation] = normalizer.arrays();
+        arrays.extend([(MEAN.into(), mean), (DEVIATION.into(), deviation)]);
+        metadata.insert(EPS.into(), TargetNormalizer::EPS.to_string());
     }
     metadata.extend(FORMAT.map(|(key, value)| (key.into(), value.into())));
-    let config = serde_json::to_string(config)
+    let config = serde_json::to_string(network.config())
         .map_err(|error| Error::Io { path: path.into(), source: error.into() })?;
     metadata.insert("config".into(), config);
     write_arrays(&arrays, &metadata, path)
@@ -132,12 +72,12 @@ pub fn write_arrays(
     arrays: &BTreeMap<String, Array>,
     metadata: &BTreeMap<String, String>,
     path: impl AsRef<Path>,
-) -> Result<(), Error> {
+) -> Result<()> {
     Ok(write_whole(path, &bytes(arrays, metadata))?)
 }
 
 /// Reads a file of safetensors: any that holds f32 alone, ours or another's.
-pub fn load(path: impl AsRef<Path>) -> Result<Weights, Error> {
+pub fn load(path: impl AsRef<Path>) -> Result<Weights> {
     let path = path.as_ref();
     let file = match std::fs::metadata(path) {
         // A device or a pipe has no length to judge by.
@@ -169,7 +109,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Weights, Error> {
     let metadata: BTreeMap<_, _> = described.metadata().clone().unwrap_or_default().into_iter().collect();
     let [(format, ours), (version, known)] = FORMAT;
     if metadata.get(format).is_some_and(|found| found == ours)
-        && metadata.get(version).is_none_or(|v| v != known)
+        && metadata.get(version).is_none_or(|v| v != known && v != BEFORE)
     {
         let found = metadata.get(version).map_or("none".into(), |found| format!("`{found:.40}`"));
         return Err(content("version of the format", format!("`{known}`"), found));
@@ -186,30 +126,23 @@ pub fn load(path: impl AsRef<Path>) -> Result<Weights, Error> {
     Ok(Weights { path: path.into(), arrays, metadata })
 }
 
-/// The model with the weights of a file, and its normaliser if it has one.
-pub fn load_into(model: Model, path: impl AsRef<Path>) -> Result<Model, Error> {
-    load(path)?.put_into(model)
-}
-
 /// The module with the weights of a state dict that PyTorch saved.
-pub fn import_torch<M: Module + ReferenceNames>(module: M, path: impl AsRef<Path>) -> Result<M, Error> {
+pub fn import_torch<M: Module + ReferenceNames>(module: M, path: impl AsRef<Path>) -> Result<M> {
     let path = path.as_ref();
-    let arrays = torch::read(path)?;
+    let arrays = torch::read(path).map_err(galerkin_data::Error::from)?;
     import(module, &arrays).map_err(|source| Error::Mismatch { path: path.into(), source })
 }
 
 impl Weights {
-    /// The config of the model they belong to.
-    pub fn config(&self) -> Result<ModelConfig, Error> {
+    /// The config of the network they belong to.
+    pub fn config(&self) -> Result<NetworkConfig> {
         let text = self.metadata.get("config");
-        let config = text
-            .ok_or("none".to_string())
-            .and_then(|text| serde_json::from_str(text).map_err(|e| e.to_string()));
-        config.map_err(|found| self.content("metadata `config`", "the JSON of a model's config", found))
+        let config = text.ok_or("none".to_string()).and_then(|text| parse_config(text));
+        config.map_err(|found| self.content("metadata `config`", "the JSON of a network's config", found))
     }
 
-    /// The model these weights were saved of, with its config.
-    pub fn into_model(self, device: &Device) -> Result<(Model, ModelConfig), Error> {
+    /// The network these weights were saved of.
+    pub fn into_network(self, device: &Device) -> Result<Network> {
         let config = self.config()?;
         let ours = self.arrays.iter().filter(|(name, _)| ![MEAN, DEVIATION].contains(&name.as_str()));
         let found: usize = ours.map(|(_, array)| array.values.len()).sum();
@@ -222,49 +155,48 @@ impl Weights {
                 format!("one of {}", config.parameters()),
             ));
         }
-        let model = config.init(&mut Builder::new(0, device));
-        let model = model.map_err(|source| Error::Model { path: self.path.clone(), source })?;
-        Ok((self.put_into(model)?, config))
+        let network = config.init(0, device).map_err(|error| {
+            self.content("metadata `config`", "a network that can be built", error.to_string())
+        })?;
+        self.put_into(network)
     }
 
-    /// The model with these weights, and with their normaliser if there is one. Every name must be there, known and of the right shape.
-    pub fn put_into(mut self, model: Model) -> Result<Model, Error> {
-        let normalizer = self.take_normalizer(&model)?;
+    /// The network with these weights, and with their normaliser if there is one. Every name must be there, known and of the right shape.
+    pub fn put_into(mut self, network: Network) -> Result<Network> {
+        let normalizer = self.take_normalizer(&network)?;
         let Weights { path, arrays, .. } = self;
-        let model = match import(model, &arrays) {
-            Ok(model) => model,
-            Err(source) => return Err(Error::Mismatch { path, source }),
-        };
-        match normalizer {
-            Some(normalizer) => {
-                model.with_normalizer(normalizer).map_err(|source| Error::Model { path, source })
-            }
-            None => Ok(model),
-        }
+        let network = import(network, &arrays).map_err(|source| Error::Mismatch { path, source })?;
+        Ok(match normalizer {
+            Some(normalizer) => network.with_normalizer(normalizer),
+            None => network,
+        })
     }
 
-    fn take_normalizer(&mut self, model: &Model) -> Result<Option<Normalizer>, Error> {
+    fn take_normalizer(&mut self, network: &Network) -> Result<Option<TargetNormalizer>> {
         let (mean, deviation) = match (self.arrays.remove(MEAN), self.arrays.remove(DEVIATION)) {
             (None, None) => return Ok(None),
             (Some(mean), Some(deviation)) => (mean, deviation),
             _ => return Err(self.content("normaliser", format!("both `{MEAN}` and `{DEVIATION}`"), "one")),
         };
-        let eps = self.metadata.get(EPS).map_or(Ok(Normalizer::EPS), |text| text.parse());
-        if eps != Ok(Normalizer::EPS) {
+        let eps = self.metadata.get(EPS).map_or(Ok(TargetNormalizer::EPS), |text| text.parse());
+        if eps != Ok(TargetNormalizer::EPS) {
             let found = self.metadata.get(EPS).map_or("", String::as_str);
             return Err(self.content(
                 &format!("metadata `{EPS}`"),
-                Normalizer::EPS.to_string(),
+                TargetNormalizer::EPS.to_string(),
                 format!("{found:.40}"),
             ));
         }
-        let device = model.devices().into_iter().next().unwrap_or_default();
-        let tensor = |name: &str, Array { shape, values }: Array| match <[usize; 3]>::try_from(shape) {
-            Ok(shape) => Ok(Tensor::<3>::from_data(TensorData::new(values, shape), &device)),
-            Err(shape) => Err(self.content(name, "shape (n₁, n₂, c)", format!("{shape:?}"))),
-        };
-        let normalizer = Normalizer::new(tensor(MEAN, mean)?, tensor(DEVIATION, deviation)?);
-        normalizer.map(Some).map_err(|source| Error::Model { path: self.path.clone(), source })
+        let (config, shape) = (network.config(), &mean.shape);
+        let fits =
+            shape.last() == Some(&config.channels()[1]) && [1, config.axes() + 1].contains(&shape.len());
+        if !fits {
+            let expected = format!("{} axes of points and {} channels", config.axes(), config.channels()[1]);
+            return Err(self.content(MEAN, expected, format!("shape {shape:?}")));
+        }
+        let device = network.devices().into_iter().next().unwrap_or_default();
+        let fit = Normalizer::new(mean, deviation)?;
+        TargetNormalizer::new(&fit, &device).map(Some)
     }
 
     fn content(&self, place: &str, expected: impl Into<String>, found: impl Into<String>) -> Error {

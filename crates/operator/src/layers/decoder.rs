@@ -5,17 +5,20 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Activation, FeedForward, FeedForwardConfig, Linear, LinearConfig, Mode, SpectralConv1d, SpectralConv2d,
-    SpectralConvConfig, SpectralLaw, check_rates, check_sizes,
+    Activation, FeedForward, FeedForwardConfig, Linear, LinearConfig, Mode, SpectralConv, SpectralConvConfig,
+    SpectralLaw, check_rates, check_sizes, cropped, padded,
 };
 use crate::error::{Error, Result};
 use crate::init::Builder;
 use crate::ops;
 use crate::reference::{Entry, ReferenceNames};
 
-/// \[features | grid\] to hidden channels (optional), spectral convolutions, a two-layer network.
+/// \[features | coordinates\] to hidden channels (optional), spectral convolutions, a two-layer network. With the uniform law it is a Fourier
+/// neural operator.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpectralDecoderConfig {
+    /// Axes of the grid, 1 to 3.
+    pub axes: usize,
     /// Features of x.
     pub inputs: usize,
     /// Coordinates put behind the features, before a linear layer to `hidden`; 0 leaves both out.
@@ -38,31 +41,22 @@ pub struct SpectralDecoderConfig {
     pub last_activation: bool,
     /// Dropout rate of the convolutions, in training.
     pub dropout: f64,
+    /// The law of the initial spectral weights.
+    pub law: SpectralLaw,
 }
 
 /// See [`SpectralDecoderConfig`].
 #[derive(Module, Debug)]
-pub struct SpectralDecoder1d {
-    /// \[features | grid\] to hidden.
+pub struct SpectralDecoder {
+    /// \[features | coordinates\] to hidden.
     pub lift: Option<Linear>,
     /// The convolutions.
-    pub convolutions: Vec<SpectralConv1d>,
+    pub convolutions: Vec<SpectralConv>,
     /// The network at the end.
     pub feed_forward: FeedForward,
 }
 
-/// See [`SpectralDecoderConfig`].
-#[derive(Module, Debug)]
-pub struct SpectralDecoder2d {
-    /// \[features | grid\] to hidden.
-    pub lift: Option<Linear>,
-    /// The convolutions.
-    pub convolutions: Vec<SpectralConv2d>,
-    /// The network at the end.
-    pub feed_forward: FeedForward,
-}
-
-/// \[features | grid\] to hidden features (optional), linear layers with activation, a linear layer.
+/// \[features | coordinates\] to hidden features (optional), linear layers with activation, a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PointwiseDecoderConfig {
     /// Features of x.
@@ -84,7 +78,7 @@ pub struct PointwiseDecoderConfig {
 /// See [`PointwiseDecoderConfig`].
 #[derive(Module, Debug)]
 pub struct PointwiseDecoder {
-    /// \[features | grid\] to hidden.
+    /// \[features | coordinates\] to hidden.
     pub lift: Option<Linear>,
     /// The layers with activation.
     pub layers: Vec<Linear>,
@@ -97,23 +91,17 @@ pub struct PointwiseDecoder {
 
 impl SpectralDecoderConfig {
     /// Every part as its own config makes it.
-    pub fn init_1d(&self, builder: &mut Builder) -> Result<SpectralDecoder1d> {
+    pub fn init(&self, builder: &mut Builder) -> Result<SpectralDecoder> {
         let lift = lift("spectral decoder", [self.inputs, self.coordinates, self.hidden], builder)?;
-        let convolutions: Result<_> = self.convolutions()?.map(|conv| conv.init_1d(builder)).collect();
-        Ok(SpectralDecoder1d { lift, convolutions: convolutions?, feed_forward: self.end().init(builder)? })
-    }
-
-    /// Every part as its own config makes it.
-    pub fn init_2d(&self, builder: &mut Builder) -> Result<SpectralDecoder2d> {
-        let lift = lift("spectral decoder", [self.inputs, self.coordinates, self.hidden], builder)?;
-        let convolutions: Result<_> = self.convolutions()?.map(|conv| conv.init_2d(builder)).collect();
-        Ok(SpectralDecoder2d { lift, convolutions: convolutions?, feed_forward: self.end().init(builder)? })
+        let convolutions: Result<_> = self.convolutions()?.map(|conv| conv.init(builder)).collect();
+        Ok(SpectralDecoder { lift, convolutions: convolutions?, feed_forward: self.end().init(builder)? })
     }
 
     pub(crate) fn convolutions(&self) -> Result<impl Iterator<Item = SpectralConvConfig> + use<>> {
         check_sizes("spectral decoder", &[("layers", self.layers)])?;
         let config = *self;
         Ok((0..config.layers).map(move |i| SpectralConvConfig {
+            axes: config.axes,
             inputs: if i == 0 { config.hidden } else { config.channels },
             outputs: config.channels,
             modes: config.modes,
@@ -122,11 +110,11 @@ impl SpectralDecoderConfig {
                 false => Activation::None,
             },
             dropout: config.dropout,
-            law: SpectralLaw::Normal,
+            law: config.law,
         }))
     }
 
-    fn end(&self) -> FeedForwardConfig {
+    pub(crate) fn end(&self) -> FeedForwardConfig {
         FeedForwardConfig {
             inputs: self.channels,
             hidden: self.feed_forward,
@@ -156,70 +144,49 @@ impl PointwiseDecoderConfig {
     }
 }
 
-impl SpectralDecoder1d {
+impl SpectralDecoder {
+    /// On the points of a grid, the last axis running fastest. `padding` are points of zeros behind every axis for the convolutions alone, which
+    /// take every axis for periodic. `observe` is shown the output of the first layer and of every convolution.
+    ///
     /// # Shapes
     ///
-    /// - x: (B, n, inputs), grid: (B, n, coordinates), not looked at without coordinates
+    /// - x: (B, n, inputs), coordinates: (B, n, p), not looked at if it was built without
     /// - y: (B, n, outputs)
-    pub fn forward(&self, x: Tensor<3>, grid: Option<Tensor<3>>, mode: Mode) -> Result<Tensor<3>> {
-        self.forward_observed(x, grid, mode, |_, _| {})
-    }
-
-    /// As [`forward`](Self::forward), and shows the output of every convolution with its number.
-    pub fn forward_observed(
+    pub fn forward(
         &self,
         x: Tensor<3>,
-        grid: Option<Tensor<3>>,
+        coordinates: Option<Tensor<3>>,
+        grid: &[usize],
+        padding: &[usize],
         mode: Mode,
-        mut observe: impl FnMut(usize, &Tensor<3>),
+        observe: &mut dyn FnMut(&str, &Tensor<3>),
     ) -> Result<Tensor<3>> {
-        let mut x = lifted(&self.lift, x, grid)?;
-        for (i, convolution) in self.convolutions.iter().enumerate() {
-            x = convolution.forward(x, mode)?;
-            observe(i, &x);
+        let mut x = lifted(&self.lift, x, coordinates)?;
+        if self.lift.is_some() {
+            observe("fc", &x);
         }
-        self.feed_forward.forward(x, mode)
-    }
-}
-
-impl SpectralDecoder2d {
-    /// # Shapes
-    ///
-    /// - x: (B, n₁, n₂, inputs), grid: (B, n₁, n₂, coordinates), not looked at without coordinates
-    /// - y: (B, n₁, n₂, outputs)
-    pub fn forward(&self, x: Tensor<4>, grid: Option<Tensor<4>>, mode: Mode) -> Result<Tensor<4>> {
-        self.forward_observed(x, grid, mode, |_, _| {})
-    }
-
-    /// As [`forward`](Self::forward), and shows the output of every convolution with its number.
-    pub fn forward_observed(
-        &self,
-        x: Tensor<4>,
-        grid: Option<Tensor<4>>,
-        mode: Mode,
-        mut observe: impl FnMut(usize, &Tensor<4>),
-    ) -> Result<Tensor<4>> {
-        let mut x = lifted(&self.lift, x, grid)?;
+        let wide: Vec<usize> = grid.iter().zip(padding).map(|(n, more)| n + more).collect();
+        x = padded(x, grid, &wide)?;
         for (i, convolution) in self.convolutions.iter().enumerate() {
-            x = convolution.forward(x, mode)?;
-            observe(i, &x);
+            x = convolution.forward(x, &wide, mode)?;
+            observe(&format!("spectral_conv.{i}"), &x);
         }
-        self.feed_forward.forward(x, mode)
+        self.feed_forward.forward(cropped(x, &wide, grid)?, mode)
     }
 }
 
 impl PointwiseDecoder {
     /// # Shapes
     ///
-    /// - x: (…, inputs), grid: (…, coordinates), not looked at without coordinates
+    /// - x: (…, inputs), coordinates: (…, p), not looked at if it was built without
     /// - y: (…, outputs)
     pub fn forward<const D: usize>(
         &self,
         x: Tensor<D>,
-        grid: Option<Tensor<D>>,
+        coordinates: Option<Tensor<D>>,
         mode: Mode,
     ) -> Result<Tensor<D>> {
-        let mut x = lifted(&self.lift, x, grid)?;
+        let mut x = lifted(&self.lift, x, coordinates)?;
         for (i, layer) in self.layers.iter().enumerate() {
             let dropout = mode.dropout(self.config.dropout, self.first_layer + i as u32);
             x = ops::dropout(layer.forward(x, self.config.activation)?, dropout);
@@ -244,40 +211,29 @@ fn lift(
     Ok(None)
 }
 
-fn lifted<const D: usize>(lift: &Option<Linear>, x: Tensor<D>, grid: Option<Tensor<D>>) -> Result<Tensor<D>> {
+fn lifted<const D: usize>(
+    lift: &Option<Linear>,
+    x: Tensor<D>,
+    coordinates: Option<Tensor<D>>,
+) -> Result<Tensor<D>> {
     let Some(lift) = lift else { return Ok(x) };
-    let Some(grid) = grid else {
-        return Err(Error::setting("decoder without grid", "it was built with coordinates"));
+    let Some(coordinates) = coordinates else {
+        return Err(Error::setting("decoder without coordinates", "it was built with them"));
     };
-    lift.lift(x, grid)
+    lift.lift(x, coordinates)
 }
 
-impl ReferenceNames for SpectralDecoder1d {
+impl ReferenceNames for SpectralDecoder {
     fn entries(&self, prefix: &str) -> Vec<Entry> {
-        spectral_entries(self.lift.as_ref(), &self.convolutions, &self.feed_forward, prefix)
+        let mut entries: Vec<Entry> =
+            self.lift.iter().flat_map(|lift| lift.entries(&format!("{prefix}fc."))).collect();
+        for (i, convolution) in self.convolutions.iter().enumerate() {
+            entries.extend(convolution.entries(&format!("{prefix}spectral_conv.{i}.")));
+        }
+        let (first, second) = (format!("{prefix}regressor.0."), format!("{prefix}regressor.2."));
+        entries.extend(self.feed_forward.entries_as(&first, &second));
+        entries
     }
-}
-
-impl ReferenceNames for SpectralDecoder2d {
-    fn entries(&self, prefix: &str) -> Vec<Entry> {
-        spectral_entries(self.lift.as_ref(), &self.convolutions, &self.feed_forward, prefix)
-    }
-}
-
-/// The names of a linear layer, spectral convolutions and a two-layer network, one after the other.
-pub(crate) fn spectral_entries<C: ReferenceNames>(
-    lift: Option<&Linear>,
-    convolutions: &[C],
-    feed_forward: &FeedForward,
-    prefix: &str,
-) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = lift.into_iter().flat_map(|l| l.entries(&format!("{prefix}fc."))).collect();
-    for (i, convolution) in convolutions.iter().enumerate() {
-        entries.extend(convolution.entries(&format!("{prefix}spectral_conv.{i}.")));
-    }
-    let (first, second) = (format!("{prefix}regressor.0."), format!("{prefix}regressor.2."));
-    entries.extend(feed_forward.entries_as(&first, &second));
-    entries
 }
 
 impl ReferenceNames for PointwiseDecoder {

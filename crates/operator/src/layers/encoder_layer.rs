@@ -53,13 +53,7 @@ pub struct EncoderLayer {
 impl EncoderLayerConfig {
     /// Every part as its own config makes it. A layer without any norm is refused.
     pub fn init(&self, builder: &mut Builder) -> Result<EncoderLayer> {
-        check_rates("encoder layer", &[self.residual_dropout])?;
-        if !self.norm_after && self.attention.norm == HeadNorm::None {
-            return Err(Error::setting(
-                "encoder layer without norm",
-                "one is needed inside the heads or after the residuals",
-            ));
-        }
+        self.check()?;
         let d = self.attention.features;
         let attention = self.attention.init(builder)?;
         let norm = |builder: &mut Builder| self.norm_after.then(|| Affine::init(d, builder));
@@ -77,6 +71,26 @@ impl EncoderLayerConfig {
             .init(builder)?,
             config: *self,
         })
+    }
+
+    /// `Ok` if its numbers have a meaning.
+    pub fn check(&self) -> Result<()> {
+        self.attention.check()?;
+        check_rates("encoder layer", &[self.attention.dropout, self.residual_dropout, self.hidden_dropout])?;
+        for (name, value) in
+            [("eps", self.eps), ("gain", self.attention.gain), ("diagonal", self.attention.diagonal)]
+        {
+            if !value.is_finite() || (name == "eps" && value <= 0.0) {
+                return Err(Error::setting(format!("encoder layer: {name} = {value}"), "it is out of range"));
+            }
+        }
+        if !self.norm_after && self.attention.norm == HeadNorm::None {
+            return Err(Error::setting(
+                "encoder layer without norm",
+                "one is needed inside the heads or after the residuals",
+            ));
+        }
+        Ok(())
     }
 
     fn kernel(&self, attention: galerkin_kernels::attention::Attention, mode: Mode) -> kernel::EncoderLayer {

@@ -1,30 +1,30 @@
 //! Layers: a config with its fields explained, the module it makes, its forward pass.
 //!
-//! Channels are last everywhere: (batch, points, channels) and (batch, n₁, n₂, channels). Parameters are stored as the kernels
-//! want them; [`crate::reference`] knows how the PyTorch code stores them.
+//! Channels are last, and the points of a grid come one after the other, its last axis running fastest: (batch, points, channels). Layers that
+//! look at neighbours are told the grid. Parameters are stored as the kernels want them; [`crate::reference`] knows how the PyTorch code stores them.
 
 mod attention;
+mod coordinates;
 mod decoder;
 mod encoder_layer;
 mod feed_forward;
 mod linear;
 mod normalizer;
-mod position;
 mod resample;
 mod spectral_conv;
 
 pub use attention::{Affine, Attention, AttentionConfig, AttentionKind, HeadNorm};
-pub(crate) use decoder::spectral_entries;
-pub use decoder::{
-    PointwiseDecoder, PointwiseDecoderConfig, SpectralDecoder1d, SpectralDecoder2d, SpectralDecoderConfig,
-};
+pub use coordinates::coordinates;
+pub use decoder::{PointwiseDecoder, PointwiseDecoderConfig, SpectralDecoder, SpectralDecoderConfig};
 pub use encoder_layer::{EncoderLayer, EncoderLayerConfig};
 pub use feed_forward::{FeedForward, FeedForwardConfig};
 pub use linear::{Linear, LinearConfig};
-pub use normalizer::Normalizer;
-pub use position::{line, square};
-pub use resample::{Convolution, Downsampler, DownsamplerConfig, ScalerSizes, Upsampler, UpsamplerConfig};
-pub use spectral_conv::{SpectralConv1d, SpectralConv2d, SpectralConvConfig, SpectralLaw};
+pub use normalizer::TargetNormalizer;
+pub use resample::{
+    Convolution, Downsampler, DownsamplerConfig, ScalerSizes, Upsampler, UpsamplerConfig, resized,
+};
+pub(crate) use resample::{cropped, padded};
+pub use spectral_conv::{SpectralConv, SpectralConvConfig, SpectralLaw};
 
 use galerkin_kernels::activation as kernel;
 use galerkin_kernels::dropout::{Dropout, Key, Site};

@@ -1,77 +1,93 @@
-//! The pointwise Gaussian normaliser: mean and deviation of the training targets at every point of the grid.
+//! The normaliser of targets: mean and deviation of the training targets, per channel or at every point of the grid.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-
 use galerkin_data::Array;
+use galerkin_data::normalize::Normalizer;
 
-use super::Activation;
+use super::resized;
 use crate::error::{Error, Result};
-use crate::ops;
+use crate::reference::to_vec;
 
-/// (x − mean)/(deviation + ε) and back, at every point of an n₁ × n₂ grid; 1D grids have n₂ = 1.
+/// (u − mean)/(deviation + ε) and back, with one mean per channel or one at every point of a grid, which is interpolated to others.
 #[derive(Module, Debug)]
-pub struct Normalizer {
-    /// (n₁, n₂, c)
-    pub mean: Tensor<3>,
-    /// (n₁, n₂, c)
-    pub deviation: Tensor<3>,
-    eps: f64,
+pub struct TargetNormalizer {
+    /// (n, c); (1, c) by channel.
+    mean: Tensor<2>,
+    /// (n, c); (1, c) by channel.
+    deviation: Tensor<2>,
+    /// Points along each axis; empty by channel.
+    #[module(skip)]
+    grid: Vec<usize>,
 }
 
-impl Normalizer {
+impl TargetNormalizer {
     /// ε of the reference.
     pub const EPS: f64 = 1e-5;
 
-    /// From mean and deviation of one shape (n₁, n₂, c).
-    pub fn new(mean: Tensor<3>, deviation: Tensor<3>) -> Result<Self> {
-        Error::check_shape("normaliser deviation", &deviation.dims(), &mean.dims())?;
-        Ok(Self { mean, deviation, eps: Self::EPS })
-    }
-
-    /// From what was fitted to samples (n₁, n₂, c).
-    pub fn from_fit(fit: &galerkin_data::normalize::Normalizer, device: &Device) -> Result<Self> {
-        let tensor = |array: &Array| match <[usize; 3]>::try_from(array.shape.clone()) {
-            Ok(shape) => Ok(Tensor::from_data(TensorData::new(array.values.clone(), shape), device)),
-            Err(found) => {
-                Err(Error::Shape { what: "normaliser".into(), expected: "(n₁, n₂, c)".into(), found })
+    /// From what was fitted to targets (points…, c), at every point or by channel.
+    pub fn new(fit: &Normalizer, device: &Device) -> Result<Self> {
+        let tensor = |array: &Array| {
+            let c = array.shape.last().copied().unwrap_or(0);
+            if c == 0 || array.shape.iter().product::<usize>() != array.values.len() {
+                let expected = "(points…, channels)".to_string();
+                let what = "normaliser of targets".to_string();
+                return Err(Error::Shape { what, expected, found: array.shape.clone() });
             }
+            let data = TensorData::new(array.values.clone(), [array.values.len() / c, c]);
+            Ok(Tensor::<2>::from_data(data, device))
         };
-        Self::new(tensor(&fit.mean)?, tensor(&fit.deviation)?)
+        Error::check_shape("deviation of a normaliser", &fit.deviation.shape, &fit.mean.shape)?;
+        let grid = fit.mean.shape[..fit.mean.shape.len().saturating_sub(1)].to_vec();
+        Ok(Self { mean: tensor(&fit.mean)?, deviation: tensor(&fit.deviation)?, grid })
     }
 
-    /// (x − mean)/(deviation + ε) of (B, n₁, n₂, c); mean and deviation are interpolated to another grid.
-    pub fn normalize(&self, x: Tensor<4>) -> Result<Tensor<4>> {
-        let (mean, scale) = self.on_grid_of(&x)?;
-        Ok((x - mean) / scale)
+    /// Mean and deviation, of shape (points…, c) or (c).
+    pub fn arrays(&self) -> [Array; 2] {
+        let shape = [self.grid.clone(), vec![self.mean.dims()[1]]].concat();
+        [&self.mean, &self.deviation]
+            .map(|tensor| Array { shape: shape.clone(), values: to_vec(tensor.clone()) })
     }
 
-    /// x·(deviation + ε) + mean, the inverse of [`normalize`](Self::normalize).
-    pub fn denormalize(&self, x: Tensor<4>) -> Result<Tensor<4>> {
-        let (mean, scale) = self.on_grid_of(&x)?;
-        Ok(x * scale + mean)
+    /// (u − mean)/(deviation + ε) of u (B, n, c) on a grid.
+    pub fn normalize(&self, u: Tensor<3>, grid: &[usize], periodic: &[bool]) -> Result<Tensor<3>> {
+        let [mean, scale] = self.on(&u, grid, periodic)?;
+        Ok((u - mean) / scale)
     }
 
-    /// Mean and deviation + ε as (1, n₁, n₂, c) on the grid of x.
-    fn on_grid_of(&self, x: &Tensor<4>) -> Result<(Tensor<4>, Tensor<4>)> {
-        let ([batch, n1, n2, _], [_, _, c]) = (x.dims(), self.mean.dims());
-        Error::check_shape("normaliser input", &x.dims(), &[batch, n1, n2, c])?;
-        let on_grid = |values: &Tensor<3>| {
-            let values = values.clone().unsqueeze::<4>();
-            match values.dims() == [1, n1, n2, c] {
+    /// y·(deviation + ε) + mean of y (B, n, c) on a grid, the inverse of [`normalize`](Self::normalize).
+    pub fn denormalize(&self, y: Tensor<3>, grid: &[usize], periodic: &[bool]) -> Result<Tensor<3>> {
+        let [mean, scale] = self.on(&y, grid, periodic)?;
+        Ok(y * scale + mean)
+    }
+
+    /// Mean and deviation + ε on the grid of x.
+    fn on(&self, x: &Tensor<3>, grid: &[usize], periodic: &[bool]) -> Result<[Tensor<3>; 2]> {
+        let ([batch, n, _], c) = (x.dims(), self.mean.dims()[1]);
+        Error::check_shape("values for the normaliser of targets", &x.dims(), &[batch, n, c])?;
+        let on_grid = |values: &Tensor<2>| {
+            let values = values.clone().unsqueeze::<3>();
+            match self.grid.is_empty() {
                 true => Ok(values),
-                false => ops::resize(values, [n1, n2], Activation::None.into()),
+                false if self.grid.len() != grid.len() => {
+                    let expected = format!("a grid of {} axes", self.grid.len());
+                    Err(Error::Shape { what: "normaliser of targets".into(), expected, found: grid.to_vec() })
+                }
+                false => resized(values, &self.grid, grid, periodic),
             }
         };
-        Ok((on_grid(&self.mean)?, on_grid(&self.deviation)? + self.eps as f32))
+        Ok([on_grid(&self.mean)?, on_grid(&self.deviation)? + Self::EPS as f32])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::to_vec;
     use galerkin_data::normalize::Fit;
+
+    fn array(values: &[f32], shape: &[usize]) -> Array {
+        Array { shape: shape.to_vec(), values: values.to_vec() }
+    }
 
     #[test]
     fn fits_and_inverts() {
@@ -80,28 +96,32 @@ mod tests {
         let values = [1.0, 2.0, 3.0, -4.0];
         let mut fit = Fit::new(&[1, 2, 1]);
         values.chunks_exact(2).for_each(|sample| fit.add(sample).unwrap());
-        let normalizer = Normalizer::from_fit(&fit.finish().unwrap(), &device).unwrap();
-        assert_eq!(to_vec(normalizer.mean.clone()), [2.0, -1.0]);
-        assert_eq!(to_vec(normalizer.deviation.clone()), [1.0, 3.0]);
-        let x = Tensor::<4>::from_data(TensorData::new(values.to_vec(), [2, 1, 2, 1]), &device);
-        let normal = to_vec(normalizer.normalize(x.clone()).unwrap());
-        for (found, expected) in normal.iter().zip([-1.0, 1.0, 1.0, -1.0]) {
-            assert!((found - expected).abs() < 2e-5, "{normal:?}");
+        let normalizer = TargetNormalizer::new(&fit.finish().unwrap(), &device).unwrap();
+        let [mean, deviation] = normalizer.arrays();
+        assert_eq!((mean, deviation), (array(&[2.0, -1.0], &[1, 2, 1]), array(&[1.0, 3.0], &[1, 2, 1])));
+        let x = Tensor::<3>::from_data(TensorData::new(values.to_vec(), [2, 2, 1]), &device);
+        let (grid, closed) = ([1, 2], [false; 2]);
+        let normal = normalizer.normalize(x, &grid, &closed).unwrap();
+        for (found, expected) in to_vec(normal.clone()).iter().zip([-1.0, 1.0, 1.0, -1.0]) {
+            assert!((found - expected).abs() < 2e-5, "{found}, {expected}");
         }
-        let back = normalizer.denormalize(normalizer.normalize(x).unwrap()).unwrap();
+        let back = normalizer.denormalize(normal, &grid, &closed).unwrap();
         for (found, expected) in to_vec(back).iter().zip(values) {
             assert!((found - expected).abs() < 1e-6);
         }
     }
 
     #[test]
-    fn another_grid_gets_interpolated_statistics() {
+    fn another_grid_gets_interpolated_statistics_and_channels_any() {
         let device = Device::flex();
-        let tensor =
-            |values: Vec<f32>, shape| Tensor::<3>::from_data(TensorData::new(values, shape), &device);
-        let normalizer =
-            Normalizer::new(tensor(vec![0.0, 2.0], [1, 2, 1]), tensor(vec![1.0, 3.0], [1, 2, 1])).unwrap();
-        let zero = Tensor::<4>::zeros([1, 1, 3, 1], &device);
-        assert_eq!(to_vec(normalizer.denormalize(zero).unwrap()), [0.0, 1.0, 2.0]);
+        let zero = |n: usize| Tensor::<3>::zeros([1, n, 1], &device);
+        let by_point = Normalizer::new(array(&[0.0, 2.0], &[2, 1]), array(&[1.0, 3.0], &[2, 1])).unwrap();
+        let by_point = TargetNormalizer::new(&by_point, &device).unwrap();
+        assert_eq!(to_vec(by_point.denormalize(zero(3), &[3], &[false]).unwrap()), [0.0, 1.0, 2.0]);
+        assert_eq!(to_vec(by_point.denormalize(zero(4), &[4], &[true]).unwrap()), [0.0, 1.0, 2.0, 1.0]);
+        assert!(by_point.denormalize(zero(4), &[2, 2], &[false; 2]).is_err());
+        let by_channel = Normalizer::new(array(&[5.0], &[1]), array(&[1.0], &[1])).unwrap();
+        let by_channel = TargetNormalizer::new(&by_channel, &device).unwrap();
+        assert_eq!(to_vec(by_channel.denormalize(zero(4), &[2, 2], &[false; 2]).unwrap()), [5.0; 4]);
     }
 }

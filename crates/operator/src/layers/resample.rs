@@ -203,9 +203,125 @@ impl ReferenceNames for Upsampler {
     }
 }
 
+/// The values of one grid on another of the same axes, multilinearly interpolated.
+///
+/// # Shapes
+///
+/// - x: (B, n, channels), n the points of `from`
+/// - y: (B, m, channels), m the points of `to`
+pub fn resized(x: Tensor<3>, from: &[usize], to: &[usize], periodic: &[bool]) -> Result<Tensor<3>> {
+    if from == to {
+        return Ok(x);
+    }
+    let [batch, _, channels] = x.dims();
+    let plain = Activation::None.into();
+    if let (&[n1, n2], &[m1, m2], [false, false]) = (from, to, periodic) {
+        let y = ops::resize(x.reshape([batch, n1, n2, channels]), [m1, m2], plain)?;
+        return Ok(y.reshape([batch, m1 * m2, channels]));
+    }
+    each_axis(x, from, to, |axis, line, m| {
+        let [lines, n, after] = line.dims();
+        let mut line: Tensor<4> = line.reshape([lines, n, 1, after]);
+        if periodic[axis] {
+            // Once round the first point comes again: n intervals end there as m do.
+            line = Tensor::cat(vec![line.clone(), line.narrow(1, 0, 1)], 1);
+            line = ops::resize(line, [m + 1, 1], plain)?.narrow(1, 0, m);
+        } else {
+            line = ops::resize(line, [m, 1], plain)?;
+        }
+        Ok(line.reshape([lines, m, after]))
+    })
+}
+
+/// The values of a grid with zeros behind every axis, up to a wider one.
+pub(crate) fn padded(x: Tensor<3>, grid: &[usize], wide: &[usize]) -> Result<Tensor<3>> {
+    each_axis(x, grid, wide, |_, line, m| {
+        let [lines, n, after] = line.dims();
+        let zeros = Tensor::zeros([lines, m - n, after], &line.device());
+        Ok(Tensor::cat(vec![line, zeros], 1))
+    })
+}
+
+/// The inverse of [`padded`].
+pub(crate) fn cropped(x: Tensor<3>, wide: &[usize], grid: &[usize]) -> Result<Tensor<3>> {
+    each_axis(x, wide, grid, |_, line, m| Ok(line.narrow(1, 0, m)))
+}
+
+/// Changes every axis that is to have another number of points, one after the other: `change` takes the number of the axis, its lines
+/// (lines, points, values beside each other) and the points they are to have.
+fn each_axis(
+    x: Tensor<3>,
+    from: &[usize],
+    to: &[usize],
+    change: impl Fn(usize, Tensor<3>, usize) -> Result<Tensor<3>>,
+) -> Result<Tensor<3>> {
+    let [batch, _, channels] = x.dims();
+    let (mut x, mut grid) = (x, from.to_vec());
+    for axis in 0..grid.len() {
+        let (n, m) = (grid[axis], to[axis]);
+        if n == m {
+            continue;
+        }
+        let lines = batch * grid[..axis].iter().product::<usize>();
+        let after = grid[axis + 1..].iter().product::<usize>() * channels;
+        grid[axis] = m;
+        let changed = change(axis, x.reshape([lines, n, after]), m)?;
+        x = changed.reshape([batch, grid.iter().product::<usize>(), channels]);
+    }
+    Ok(x)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn linear_functions_are_interpolated_exactly_and_circles_close() {
+        let device = burn::tensor::Device::flex();
+        let tensor = |values: Vec<f32>, n: usize| {
+            Tensor::<3>::from_data(burn::tensor::TensorData::new(values, [1, n, 1]), &device)
+        };
+        let values = |x: Tensor<3>| crate::reference::to_vec(x);
+        // 2i + j/2 − k on 3 × 2 × 3 points to 5 × 3 × 2, all closed.
+        let at = |grid: [usize; 3]| {
+            let unit = |at: usize, n: usize| at as f32 / (n - 1) as f32;
+            let mut all = Vec::new();
+            for i in 0..grid[0] {
+                for j in 0..grid[1] {
+                    for k in 0..grid[2] {
+                        all.push(2.0 * unit(i, grid[0]) + 0.5 * unit(j, grid[1]) - unit(k, grid[2]));
+                    }
+                }
+            }
+            all
+        };
+        let found = resized(tensor(at([3, 2, 3]), 18), &[3, 2, 3], &[5, 3, 2], &[false; 3]).unwrap();
+        for (found, exact) in values(found).iter().zip(at([5, 3, 2])) {
+            assert!((found - exact).abs() < 1e-6, "{found}, {exact}");
+        }
+        // A circle of two points: between the last and the first lies their mean.
+        let found = resized(tensor(vec![0.0, 1.0], 2), &[2], &[4], &[true]).unwrap();
+        assert_eq!(values(found), [0.0, 0.5, 1.0, 0.5]);
+        let back = resized(tensor(vec![0.0, 0.5, 1.0, 0.5], 4), &[4], &[2], &[true]).unwrap();
+        assert_eq!(values(back), [0.0, 1.0]);
+    }
+
+    #[test]
+    fn padding_adds_zeros_that_cropping_takes_away() {
+        let device = burn::tensor::Device::flex();
+        let x = Tensor::<3>::from_data(
+            burn::tensor::TensorData::new((1..=12).map(|v| v as f32).collect::<Vec<_>>(), [1, 6, 2]),
+            &device,
+        );
+        let wide = padded(x.clone(), &[2, 3], &[3, 4]).unwrap();
+        let values = crate::reference::to_vec(wide.clone());
+        assert_eq!(values[..8], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 0.0]);
+        assert!(values[16..].iter().all(|v| *v == 0.0));
+        assert_eq!(
+            crate::reference::to_vec(cropped(wide, &[3, 4], &[2, 3]).unwrap()),
+            crate::reference::to_vec(x)
+        );
+    }
 
     #[test]
     fn sizes_follow_the_reference() {

@@ -1,4 +1,4 @@
-//! Spectral convolution in one and two dimensions.
+//! Spectral convolution on grids of one to three axes.
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
@@ -6,7 +6,7 @@ use galerkin_kernels::spectral as kernel;
 use serde::{Deserialize, Serialize};
 
 use super::{Activation, Linear, LinearConfig, Mode, check_rates, check_sizes};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::init::Builder;
 use crate::ops::{self, SpectralParams};
 use crate::reference::{Entry, Layout, ReferenceNames};
@@ -14,6 +14,8 @@ use crate::reference::{Entry, Layout, ReferenceNames};
 /// y = act(F⁻¹(w · F(drop(x))) + x W + b): a complex matrix per kept mode, and a pointwise path around it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpectralConvConfig {
+    /// Axes of the grid, 1 to 3.
+    pub axes: usize,
     /// Channels of x.
     pub inputs: usize,
     /// Channels of y.
@@ -32,7 +34,7 @@ pub struct SpectralConvConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpectralLaw {
-    /// Normal with deviation 1/(i·o·√((i + o)·m)) in 1D and 1/(i·o·m) in 2D: the transformers' decoders.
+    /// Normal with deviation 1/(i·o·√((i + o)·m)) on a line and 1/(i·o·m) on other grids: the transformers' decoders.
     Normal,
     /// Uniform in (0, 1/(i·o)): the Fourier neural operators of Li et al.
     Uniform,
@@ -40,21 +42,9 @@ pub enum SpectralLaw {
 
 /// See [`SpectralConvConfig`].
 #[derive(Module, Debug)]
-pub struct SpectralConv1d {
-    /// (m, 2, inputs, outputs)
+pub struct SpectralConv {
+    /// (m, 2m² or 4m³; 2, inputs, outputs): the matrices of the kept modes in the kernels' order.
     pub weights: Param<Tensor<4>>,
-    /// W and b.
-    pub pointwise: Linear,
-    #[module(skip)]
-    config: SpectralConvConfig,
-    layer: u32,
-}
-
-/// See [`SpectralConvConfig`].
-#[derive(Module, Debug)]
-pub struct SpectralConv2d {
-    /// (m, 2, m, 2, inputs, outputs)
-    pub weights: Param<Tensor<6>>,
     /// W and b.
     pub pointwise: Linear,
     #[module(skip)]
@@ -64,110 +54,128 @@ pub struct SpectralConv2d {
 
 impl SpectralConvConfig {
     /// Spectral weights by their law; W and b as [`LinearConfig::init`].
-    pub fn init_1d(&self, builder: &mut Builder) -> Result<SpectralConv1d> {
-        let (i, o, m) = self.check()?;
-        let deviation = 1.0 / ((i * o) as f64 * (((i + o) * m) as f64).sqrt());
-        Ok(SpectralConv1d {
-            weights: self.draw([m, 2, i, o], deviation, builder),
+    pub fn init(&self, builder: &mut Builder) -> Result<SpectralConv> {
+        self.check()?;
+        let (i, o, m) = (self.inputs, self.outputs, self.modes);
+        let shape = [self.matrices(), 2, i, o];
+        let deviation = match self.axes {
+            1 => 1.0 / ((i * o) as f64 * (((i + o) * m) as f64).sqrt()),
+            _ => 1.0 / (i * o * m) as f64,
+        };
+        Ok(SpectralConv {
+            weights: match self.law {
+                SpectralLaw::Normal => builder.normal(shape, deviation),
+                SpectralLaw::Uniform => builder.uniform(shape, 0.0, 1.0 / (i * o) as f64),
+            },
             pointwise: LinearConfig { inputs: i, outputs: o }.init(builder)?,
             config: *self,
             layer: builder.layer(),
         })
     }
 
-    /// Spectral weights by their law; W and b as [`LinearConfig::init`].
-    pub fn init_2d(&self, builder: &mut Builder) -> Result<SpectralConv2d> {
-        let (i, o, m) = self.check()?;
-        Ok(SpectralConv2d {
-            weights: self.draw([m, 2, m, 2, i, o], 1.0 / (i * o * m) as f64, builder),
-            pointwise: LinearConfig { inputs: i, outputs: o }.init(builder)?,
-            config: *self,
-            layer: builder.layer(),
-        })
-    }
-
-    fn draw<const R: usize>(
-        &self,
-        shape: [usize; R],
-        deviation: f64,
-        builder: &mut Builder,
-    ) -> Param<Tensor<R>> {
-        match self.law {
-            SpectralLaw::Normal => builder.normal(shape, deviation),
-            SpectralLaw::Uniform => builder.uniform(shape, 0.0, 1.0 / (self.inputs * self.outputs) as f64),
+    /// `Ok` if its numbers have a meaning.
+    pub fn check(&self) -> Result<()> {
+        let sizes = [("inputs", self.inputs), ("outputs", self.outputs), ("modes", self.modes)];
+        check_sizes("spectral convolution", &sizes)?;
+        check_rates("spectral convolution", &[self.dropout])?;
+        match self.axes {
+            1..=3 => Ok(()),
+            axes => Err(Error::setting(format!("spectral convolution on {axes} axes"), "there are 1 to 3")),
         }
     }
 
-    fn check(&self) -> Result<(usize, usize, usize)> {
-        let (i, o, m) = (self.inputs, self.outputs, self.modes);
-        check_sizes("spectral convolution", &[("inputs", i), ("outputs", o), ("modes", m)])?;
-        check_rates("spectral convolution", &[self.dropout])?;
-        Ok((i, o, m))
+    /// Complex matrices: a mode of every axis, of either sign along every axis but the last.
+    fn matrices(&self) -> usize {
+        self.modes.pow(self.axes as u32) << (self.axes - 1)
     }
 }
 
-impl SpectralConv1d {
+impl SpectralConv {
+    /// On the points of a grid, the last axis running fastest.
+    ///
     /// # Shapes
     ///
-    /// - x: (B, n, inputs)
+    /// - x: (B, n, inputs), n the points of `grid`
     /// - y: (B, n, outputs)
-    pub fn forward(&self, x: Tensor<3>, mode: Mode) -> Result<Tensor<3>> {
-        let op = kernel::SpectralConv1d {
-            batch: 0,
-            n: 0,
-            inputs: self.config.inputs,
-            outputs: self.config.outputs,
-            modes: self.config.modes,
-            pointwise: true,
-            activation: self.config.activation.into(),
-            dropout: mode.rate(self.config.dropout),
-            key: mode.key(self.layer),
+    pub fn forward(&self, x: Tensor<3>, grid: &[usize], mode: Mode) -> Result<Tensor<3>> {
+        let SpectralConvConfig { inputs, outputs, modes, activation, dropout, .. } = self.config;
+        let (pointwise, activation) = (true, activation.into());
+        let (dropout, key) = (mode.rate(dropout), mode.key(self.layer));
+        let params = SpectralParams {
+            weights: self.weights.val(),
+            pointwise: Some((self.pointwise.weight.val(), self.pointwise.bias.val())),
         };
-        ops::spectral_1d(op, x, params(&self.weights, &self.pointwise))
+        let [batch, n, c] = x.dims();
+        if n != grid.iter().product::<usize>() || grid.len() != self.config.axes {
+            let expected = format!("points of a grid of {} axes, here {grid:?}", self.config.axes);
+            return Err(Error::Shape {
+                what: "spectral convolution x".into(),
+                expected,
+                found: vec![batch, n, c],
+            });
+        }
+        // Batch and points of a kernel are read off x.
+        match *grid {
+            [n1, n2] => {
+                let op = kernel::SpectralConv2d {
+                    batch: 0,
+                    n1: 0,
+                    n2: 0,
+                    inputs,
+                    outputs,
+                    modes,
+                    pointwise,
+                    activation,
+                    dropout,
+                    key,
+                };
+                Ok(ops::spectral_2d(op, x.reshape([batch, n1, n2, c]), params)?.reshape([batch, n, outputs]))
+            }
+            [n1, n2, n3] => {
+                let op = kernel::SpectralConv3d {
+                    batch: 0,
+                    n1: 0,
+                    n2: 0,
+                    n3: 0,
+                    inputs,
+                    outputs,
+                    modes,
+                    pointwise,
+                    activation,
+                    dropout,
+                    key,
+                };
+                let y = ops::spectral_3d(op, x.reshape([batch, n1, n2, n3, c]), params)?;
+                Ok(y.reshape([batch, n, outputs]))
+            }
+            _ => {
+                let op = kernel::SpectralConv1d {
+                    batch: 0,
+                    n: 0,
+                    inputs,
+                    outputs,
+                    modes,
+                    pointwise,
+                    activation,
+                    dropout,
+                    key,
+                };
+                ops::spectral_1d(op, x, params)
+            }
+        }
     }
 }
 
-impl SpectralConv2d {
-    /// # Shapes
-    ///
-    /// - x: (B, n₁, n₂, inputs)
-    /// - y: (B, n₁, n₂, outputs)
-    pub fn forward(&self, x: Tensor<4>, mode: Mode) -> Result<Tensor<4>> {
-        let op = kernel::SpectralConv2d {
-            batch: 0,
-            n1: 0,
-            n2: 0,
-            inputs: self.config.inputs,
-            outputs: self.config.outputs,
-            modes: self.config.modes,
-            pointwise: true,
-            activation: self.config.activation.into(),
-            dropout: mode.rate(self.config.dropout),
-            key: mode.key(self.layer),
+impl ReferenceNames for SpectralConv {
+    fn entries(&self, prefix: &str) -> Vec<Entry> {
+        let SpectralConvConfig { axes, inputs, outputs, modes, .. } = self.config;
+        let layout = Layout::Spectral { axes, inputs, outputs, modes };
+        let name = format!("{prefix}fourier_weight");
+        // One array on a line, and one for every pair of blocks of frequencies elsewhere.
+        let names = match axes {
+            1 => vec![name],
+            _ => (0..1 << (axes - 1)).map(|block| format!("{name}.{block}")).collect(),
         };
-        ops::spectral_2d(op, x, params(&self.weights, &self.pointwise))
-    }
-}
-
-fn params<const R: usize>(weights: &Param<Tensor<R>>, pointwise: &Linear) -> SpectralParams<R> {
-    SpectralParams { weights: weights.val(), pointwise: Some((pointwise.weight.val(), pointwise.bias.val())) }
-}
-
-impl ReferenceNames for SpectralConv1d {
-    fn entries(&self, prefix: &str) -> Vec<Entry> {
-        let SpectralConvConfig { inputs, outputs, modes, .. } = self.config;
-        let layout = Layout::Spectral1d { inputs, outputs, modes };
-        let mut entries = vec![Entry::one(&self.weights, format!("{prefix}fourier_weight"), layout)];
-        entries.extend(self.pointwise.entries(&format!("{prefix}linear.")));
-        entries
-    }
-}
-
-impl ReferenceNames for SpectralConv2d {
-    fn entries(&self, prefix: &str) -> Vec<Entry> {
-        let SpectralConvConfig { inputs, outputs, modes, .. } = self.config;
-        let names = [0, 1].map(|block| format!("{prefix}fourier_weight.{block}")).to_vec();
-        let layout = Layout::Spectral2d { inputs, outputs, modes };
         let mut entries = vec![Entry { id: self.weights.id, names, layout }];
         entries.extend(self.pointwise.entries(&format!("{prefix}linear.")));
         entries

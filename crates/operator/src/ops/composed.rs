@@ -13,7 +13,7 @@ use galerkin_kernels::conv3x3::Conv3x3;
 use galerkin_kernels::dropout::{Dropout, Site};
 use galerkin_kernels::encoder::EncoderLayer;
 use galerkin_kernels::feed_forward::FeedForward;
-use galerkin_kernels::spectral::{SpectralConv1d, SpectralConv2d};
+use galerkin_kernels::spectral::{SpectralConv1d, SpectralConv2d, SpectralConv3d};
 
 use super::{AttentionInput, AttentionParams, EncoderParams, FeedForwardParams, SpectralParams};
 
@@ -140,8 +140,8 @@ pub(super) fn affine<const D: usize>(x: Tensor<D>, w: Tensor<2>, b: Tensor<1>) -
     y.reshape(shape)
 }
 
-pub(super) fn spectral_1d(op: &SpectralConv1d, x: Tensor<3>, params: SpectralParams<4>) -> Tensor<3> {
-    let (batch, m, i, o) = (op.batch, op.modes, op.inputs, op.outputs);
+pub(super) fn spectral_1d(op: &SpectralConv1d, x: Tensor<3>, params: SpectralParams) -> Tensor<3> {
+    let (batch, m, o) = (op.batch, op.modes, op.outputs);
     let device = x.device();
     let [cos, sin] = waves(op.n, &frequencies(m), &device);
 
@@ -150,8 +150,7 @@ pub(super) fn spectral_1d(op: &SpectralConv1d, x: Tensor<3>, params: SpectralPar
     let analyze =
         |wave: &Tensor<2>| wave.clone().unsqueeze_dim::<3>(0).matmul(masked.clone()).swap_dims(0, 1);
     let (re, im) = (analyze(&cos), -analyze(&sin));
-    let weights = params.weights.reshape([m, 2, i, o]);
-    let (re, im) = mixed(re, im, weights);
+    let (re, im) = mixed(re, im, params.weights);
 
     // Σ_k c_k (Re Y cos − Im Y sin)
     let counts = half_spectrum(op.n, m, &device).reshape([m, 1, 1]);
@@ -164,17 +163,10 @@ pub(super) fn spectral_1d(op: &SpectralConv1d, x: Tensor<3>, params: SpectralPar
     finish_spectral(z, x, params.pointwise, op.activation)
 }
 
-pub(super) fn spectral_2d(op: &SpectralConv2d, x: Tensor<4>, params: SpectralParams<6>) -> Tensor<4> {
+pub(super) fn spectral_2d(op: &SpectralConv2d, x: Tensor<4>, params: SpectralParams) -> Tensor<4> {
     let (batch, n1, n2, m, i, o) = (op.batch, op.n1, op.n2, op.modes, op.inputs, op.outputs);
     let device = x.device();
-    // Slots of the first axis: frequencies 0..m, then −m..0; where they meet, the second block is used.
-    let slots: Vec<Option<i64>> = (0..2 * m as i64)
-        .map(|slot| match slot < m as i64 {
-            true => (slot < (n1 - m) as i64).then_some(slot),
-            false => Some(slot - 2 * m as i64),
-        })
-        .collect();
-    let [cos_1, sin_1] = waves(n1, &slots, &device);
+    let [cos_1, sin_1] = waves(n1, &slots(n1, m), &device);
     let [cos_2, sin_2] = waves(n2, &frequencies(m), &device);
 
     // Along the second axis: (B, m, n1, i), then along the first: (B, m, 2m, i), then modes in front: (m·2m, B, i).
@@ -188,7 +180,7 @@ pub(super) fn spectral_2d(op: &SpectralConv2d, x: Tensor<4>, params: SpectralPar
     let by = |wave: &Tensor<2>, part: &Tensor<4>| wave.clone().unsqueeze::<4>().matmul(part.clone());
     let front = |part: Tensor<4>| part.reshape([batch, m * 2 * m, i]).swap_dims(0, 1);
     let (re, im) = (front(by(&cos_1, &re) + by(&sin_1, &im)), front(by(&cos_1, &im) - by(&sin_1, &re)));
-    let (re, im) = mixed(re, im, params.weights.reshape([m * 2 * m, 2, i, o]));
+    let (re, im) = mixed(re, im, params.weights);
 
     // Back along the first axis: (B, m, n1, o), then along the second.
     let counts = half_spectrum(n2, m, &device).reshape([1, m, 1, 1]);
@@ -205,6 +197,47 @@ pub(super) fn spectral_2d(op: &SpectralConv2d, x: Tensor<4>, params: SpectralPar
 }
 
 /// y = act(drop(conv(x))).
+pub(super) fn spectral_3d(op: &SpectralConv3d, x: Tensor<5>, params: SpectralParams) -> Tensor<5> {
+    let (batch, m, i, o) = (op.batch, op.modes, op.inputs, op.outputs);
+    let (n1, n2, n3) = (op.n1, op.n2, op.n3);
+    let device = x.device();
+    let [one, two] = [n1, n2].map(|n| waves(n, &slots(n, m), &device));
+    let three = waves(n3, &frequencies(m), &device);
+
+    // Along the third axis, the second and the first; the transformed axes go to the left of the others: (B, m, 2m, 2m, i).
+    let masked = dropped(x.clone(), op.input_dropout());
+    let lines = masked.reshape([batch * n1 * n2, n3, i]);
+    let along_3 = |wave: &Tensor<2>| wave.clone().unsqueeze_dim::<3>(0).matmul(lines.clone());
+    let order = |part: Tensor<3>| part.reshape([batch, n1, n2, m, i]).permute([0, 3, 1, 2, 4]);
+    let (re, im) = (order(along_3(&three[0])), order(-along_3(&three[1])));
+    let (re, im) =
+        turned([re.reshape([batch * m * n1, n2, i]), im.reshape([batch * m * n1, n2, i])], &two, -1.0);
+    let order = |part: Tensor<3>| part.reshape([batch * m, n1, 2 * m * i]);
+    let (re, im) = turned([order(re), order(im)], &one, -1.0);
+    let front = |part: Tensor<3>| part.reshape([batch, m * 2 * m * 2 * m, i]).swap_dims(0, 1);
+    let (re, im) = mixed(front(re), front(im), params.weights);
+
+    let apart = |part: Tensor<3>| part.swap_dims(0, 1).reshape([batch * m, 2 * m, 2 * m * o]);
+    let [one, two] = [one, two].map(|waves| waves.map(Tensor::transpose));
+    let (re, im) = turned([apart(re), apart(im)], &one, 1.0);
+    let order = |part: Tensor<3>| part.reshape([batch * m * n1, 2 * m, o]);
+    let (re, im) = turned([order(re), order(im)], &two, 1.0);
+    let counts = half_spectrum(n3, m, &device).reshape([1, m, 1]);
+    let back = |part: Tensor<3>, wave: &Tensor<2>| {
+        let lines =
+            part.reshape([batch, m, n1, n2, o]).permute([0, 2, 3, 1, 4]).reshape([batch * n1 * n2, m, o]);
+        wave.clone().transpose().unsqueeze_dim::<3>(0).matmul(lines * counts.clone())
+    };
+    let z = back(re, &three[0]) - back(im, &three[1]);
+    finish_spectral(z.reshape([batch, n1, n2, n3, o]), x, params.pointwise, op.activation)
+}
+
+/// (Re + i Im) · e^{±iθ} summed along the middle axis, with the cosines and sines of θ.
+fn turned([re, im]: [Tensor<3>; 2], [cos, sin]: &[Tensor<2>; 2], sign: f32) -> (Tensor<3>, Tensor<3>) {
+    let by = |wave: &Tensor<2>, part: &Tensor<3>| wave.clone().unsqueeze_dim::<3>(0).matmul(part.clone());
+    (by(cos, &re) - by(sin, &im) * sign, by(cos, &im) + by(sin, &re) * sign)
+}
+
 pub(super) fn conv3x3(op: &Conv3x3, x: Tensor<4>, w: Tensor<4>, b: Option<Tensor<1>>) -> Tensor<4> {
     let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
     let z = conv2d(x.permute([0, 3, 1, 2]), w.permute([3, 2, 0, 1]), b, options).permute([0, 2, 3, 1]);
@@ -270,6 +303,15 @@ fn finish_spectral<const D: usize>(
         None => z,
     };
     activated(z, activation)
+}
+
+/// Slots of an axis with frequencies of either sign: 0..m, then −m..0; where they meet, the second block is used.
+fn slots(n: usize, m: usize) -> Vec<Option<i64>> {
+    let slot = |slot: i64| match slot < m as i64 {
+        true => (slot < (n - m) as i64).then_some(slot),
+        false => Some(slot - 2 * m as i64),
+    };
+    (0..2 * m as i64).map(slot).collect()
 }
 
 fn frequencies(modes: usize) -> Vec<Option<i64>> {

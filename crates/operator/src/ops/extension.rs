@@ -15,7 +15,7 @@ use galerkin_kernels::feed_forward::FeedForward;
 use galerkin_kernels::linear::Linear;
 use galerkin_kernels::pointwise::Pointwise;
 use galerkin_kernels::resize::Resize;
-use galerkin_kernels::spectral::{Plan, Plan2d, SpectralConv1d, SpectralConv2d};
+use galerkin_kernels::spectral::{Plan, Plan2d, Plan3d, SpectralConv1d, SpectralConv2d, SpectralConv3d};
 
 /// A fused operation with its sizes. Inputs are x and then the parameters in the order of the kernel's fields, those that
 /// are absent left out; constants are coordinates and quadrature weights, as far as there are any.
@@ -27,6 +27,7 @@ pub(crate) enum Op {
     FeedForward(FeedForward),
     Spectral1d(SpectralConv1d, Arc<Plan>),
     Spectral2d(SpectralConv2d, Arc<Plan2d>),
+    Spectral3d(SpectralConv3d, Arc<Plan3d>),
     Conv3x3(Conv3x3),
     /// With the number of samples.
     Resize(Arc<Resize>, usize),

@@ -33,6 +33,9 @@ impl FusedOps for Flex {
             Op::Spectral2d(op, plan) => {
                 op.forward(plan, &spectral_params(params, op.pointwise), x, &mut y, &mut saved, workspace)
             }
+            Op::Spectral3d(op, plan) => {
+                op.forward(plan, &spectral_params(params, op.pointwise), x, &mut y, &mut saved, workspace)
+            }
             Op::Conv3x3(op) => op.forward(x, conv_params(params, op.bias), &mut y, &mut saved, workspace),
             Op::Resize(plan, batch) => plan.forward(*batch, x, &mut y, workspace),
             Op::Pointwise(op) => op.forward(x, &mut y),
@@ -88,6 +91,11 @@ impl FusedOps for Flex {
                     (spectral_params(params, op.pointwise), spectral_grads(grads, op.pointwise));
                 op.backward(plan, &params, x, kept, dy, dx, grads, workspace);
             }
+            Op::Spectral3d(op, plan) => {
+                let (params, grads) =
+                    (spectral_params(params, op.pointwise), spectral_grads(grads, op.pointwise));
+                op.backward(plan, &params, x, kept, dy, dx, grads, workspace);
+            }
             Op::Conv3x3(op) => {
                 let [w, b] = take(grads, [true, op.bias]);
                 let params = conv_params(params, op.bias);
@@ -113,6 +121,7 @@ impl Op {
             Op::Encoder(op) => op.saved_len(),
             Op::Spectral1d(op, _) => op.saved_len(),
             Op::Spectral2d(op, _) => op.saved_len(),
+            Op::Spectral3d(op, _) => op.saved_len(),
             Op::Conv3x3(op) => op.saved_len(),
             Op::Linear(_) | Op::FeedForward(_) | Op::Resize(..) | Op::Pointwise(_) => 0,
         }
@@ -126,6 +135,7 @@ impl Op {
             Op::FeedForward(op) => op.workspace_len(threads),
             Op::Spectral1d(op, _) => op.workspace_len(threads),
             Op::Spectral2d(op, _) => op.workspace_len(threads),
+            Op::Spectral3d(op, _) => op.workspace_len(threads),
             Op::Conv3x3(op) => op.workspace_len(threads),
             Op::Resize(plan, batch) => plan.workspace_len(*batch, threads),
             Op::Pointwise(_) => 0,

@@ -34,7 +34,7 @@ use galerkin_kernels::feed_forward::FeedForward;
 use galerkin_kernels::linear::Linear;
 use galerkin_kernels::pointwise::Pointwise;
 use galerkin_kernels::resize::Resize;
-use galerkin_kernels::spectral::{Plan, Plan2d, SpectralConv1d, SpectralConv2d};
+use galerkin_kernels::spectral::{Plan, Plan2d, Plan3d, SpectralConv1d, SpectralConv2d, SpectralConv3d};
 
 use crate::error::{Error, Result};
 use autodiff::Tracked;
@@ -97,11 +97,11 @@ pub struct EncoderParams {
     pub norm: Option<[Tensor<1>; 4]>,
 }
 
-/// Parameters of a spectral convolution: `R` is 4 in 1D, 6 in 2D.
+/// Parameters of a spectral convolution on a grid of one, two or three axes.
 #[derive(Clone, Debug)]
-pub struct SpectralParams<const R: usize> {
-    /// (m, 2, i, o), in 2D (m, 2, m, 2, i, o).
-    pub weights: Tensor<R>,
+pub struct SpectralParams {
+    /// (modes, 2, i, o): a complex matrix for each of the m kept modes in 1D, 2m² in 2D, 4m³ in 3D, in the kernels' order.
+    pub weights: Tensor<4>,
     /// (i, o) and (o).
     pub pointwise: Option<(Tensor<2>, Tensor<1>)>,
 }
@@ -239,40 +239,53 @@ pub fn feed_forward<const D: usize>(
 }
 
 /// Spectral convolution in 1D: (B, n, i) to (B, n, o). Batch and points are read off x.
-pub fn spectral_1d(mut op: SpectralConv1d, x: Tensor<3>, params: SpectralParams<4>) -> Result<Tensor<3>> {
+pub fn spectral_1d(mut op: SpectralConv1d, x: Tensor<3>, params: SpectralParams) -> Result<Tensor<3>> {
     let [batch, n, _] = x.dims();
-    check_channels("spectral convolution x", &x, op.inputs)?;
-    check_spectral(&params.weights.dims(), &[op.modes, 2, op.inputs, op.outputs])?;
-    check_pointwise(op.pointwise, &params.pointwise, [op.inputs, op.outputs])?;
-    check_modes("spectral convolution", op.modes, n / 2 + 1, &[n])?;
+    let (m, channels) = (op.modes, [op.inputs, op.outputs]);
+    check_spectral(&x, &params, m, channels, op.pointwise)?;
+    check_modes("spectral convolution", m, n / 2 + 1, &[n])?;
     (op.batch, op.n) = (batch, n);
     if !has_kernels(&x) {
         return Ok(composed::spectral_1d(&op, x, params));
     }
-    let plan = PLANS_1D.get([n, op.modes], || op.plan());
-    let output = Shape::from([batch, n, op.outputs]);
-    let mut given = GivenTensors::new(x);
-    given.spectral_params(params);
-    Ok(given.run(Call { op: Op::Spectral1d(op, plan), output, weighted: false }))
+    let plan = PLANS_1D.get([n, m], || op.plan());
+    Ok(run_spectral(Op::Spectral1d(op, plan), op.outputs, x, params))
 }
 
 /// Spectral convolution in 2D: (B, n₁, n₂, i) to (B, n₁, n₂, o). Batch and points are read off x.
-pub fn spectral_2d(mut op: SpectralConv2d, x: Tensor<4>, params: SpectralParams<6>) -> Result<Tensor<4>> {
+pub fn spectral_2d(mut op: SpectralConv2d, x: Tensor<4>, params: SpectralParams) -> Result<Tensor<4>> {
     let [batch, n1, n2, _] = x.dims();
-    let m = op.modes;
-    check_channels("spectral convolution x", &x, op.inputs)?;
-    check_spectral(&params.weights.dims(), &[m, 2, m, 2, op.inputs, op.outputs])?;
-    check_pointwise(op.pointwise, &params.pointwise, [op.inputs, op.outputs])?;
+    let (m, channels) = (op.modes, [op.inputs, op.outputs]);
+    check_spectral(&x, &params, 2 * m * m, channels, op.pointwise)?;
     check_modes("spectral convolution", m, n1.min(n2 / 2 + 1), &[n1, n2])?;
     (op.batch, op.n1, op.n2) = (batch, n1, n2);
     if !has_kernels(&x) {
         return Ok(composed::spectral_2d(&op, x, params));
     }
     let plan = PLANS_2D.get([n1, n2, m], || op.plan());
-    let output = Shape::from([batch, n1, n2, op.outputs]);
+    Ok(run_spectral(Op::Spectral2d(op, plan), op.outputs, x, params))
+}
+
+/// Spectral convolution in 3D: (B, n₁, n₂, n₃, i) to (B, n₁, n₂, n₃, o). Batch and points are read off x.
+pub fn spectral_3d(mut op: SpectralConv3d, x: Tensor<5>, params: SpectralParams) -> Result<Tensor<5>> {
+    let [batch, n1, n2, n3, _] = x.dims();
+    let (m, channels) = (op.modes, [op.inputs, op.outputs]);
+    check_spectral(&x, &params, 4 * m * m * m, channels, op.pointwise)?;
+    check_modes("spectral convolution", m, n1.min(n2).min(n3 / 2 + 1), &[n1, n2, n3])?;
+    (op.batch, op.n1, op.n2, op.n3) = (batch, n1, n2, n3);
+    if !has_kernels(&x) {
+        return Ok(composed::spectral_3d(&op, x, params));
+    }
+    let plan = PLANS_3D.get([n1, n2, n3, m], || op.plan());
+    Ok(run_spectral(Op::Spectral3d(op, plan), op.outputs, x, params))
+}
+
+fn run_spectral<const D: usize>(op: Op, outputs: usize, x: Tensor<D>, params: SpectralParams) -> Tensor<D> {
+    let (_, output) = with_channels(&x, outputs);
     let mut given = GivenTensors::new(x);
-    given.spectral_params(params);
-    Ok(given.run(Call { op: Op::Spectral2d(op, plan), output, weighted: false }))
+    given.push(params.weights);
+    given.weight_and_bias(params.pointwise);
+    given.run(Call { op, output, weighted: false })
 }
 
 /// y = act(drop(conv(x))), 3 × 3, zero padding: (B, n₁, n₂, c) to (B, n₁, n₂, o), w (3, 3, c, o), b (o).
@@ -407,11 +420,6 @@ impl GivenTensors {
         self.weight_and_bias(Some((params.w_2, params.b_2)));
     }
 
-    fn spectral_params<const R: usize>(&mut self, params: SpectralParams<R>) {
-        self.push(params.weights);
-        self.weight_and_bias(params.pointwise);
-    }
-
     fn weight_and_bias(&mut self, pair: Option<(Tensor<2>, Tensor<1>)>) {
         if let Some((w, b)) = pair {
             self.push(w);
@@ -467,6 +475,7 @@ struct Plans<K, P>(Mutex<Vec<(K, Arc<P>)>>);
 
 static PLANS_1D: Plans<[usize; 2], Plan> = Plans(Mutex::new(Vec::new()));
 static PLANS_2D: Plans<[usize; 3], Plan2d> = Plans(Mutex::new(Vec::new()));
+static PLANS_3D: Plans<[usize; 4], Plan3d> = Plans(Mutex::new(Vec::new()));
 
 impl<K: PartialEq, P> Plans<K, P> {
     fn get(&self, key: K, plan: impl FnOnce() -> P) -> Arc<P> {
@@ -557,19 +566,19 @@ fn check_feed_forward(params: &FeedForwardParams, [inputs, hidden, outputs]: [us
     Error::check_shape("feed-forward b_2", &params.b_2.dims(), &[outputs])
 }
 
-fn check_spectral(found: &[usize], expected: &[usize]) -> Result<()> {
-    Error::check_shape("spectral weights", found, expected)
-}
-
-fn check_pointwise(
-    wanted: bool,
-    params: &Option<(Tensor<2>, Tensor<1>)>,
+fn check_spectral<const D: usize>(
+    x: &Tensor<D>,
+    params: &SpectralParams,
+    modes: usize,
     [inputs, outputs]: [usize; 2],
+    pointwise: bool,
 ) -> Result<()> {
-    if wanted != params.is_some() {
+    check_channels("spectral convolution x", x, inputs)?;
+    Error::check_shape("spectral weights", &params.weights.dims(), &[modes, 2, inputs, outputs])?;
+    if pointwise != params.pointwise.is_some() {
         return Err(Error::setting("pointwise path", "the parameters do not match the setting"));
     }
-    let Some((w, b)) = params else { return Ok(()) };
+    let Some((w, b)) = &params.pointwise else { return Ok(()) };
     Error::check_shape("pointwise w", &w.dims(), &[inputs, outputs])?;
     Error::check_shape("pointwise b", &b.dims(), &[outputs])
 }

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use galerkin_data::Array;
 use serde::{Deserialize, Serialize};
 
-use super::ParameterState;
-use crate::run::{Error, Result};
+use crate::error::{Error, Result};
+use crate::optimizer::ParameterState;
 use crate::weights;
 
 /// Everything that changes while a run goes on, but the weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct RunState {
     /// Steps taken.
     pub steps: u64,
     /// Sum of the losses of the steps of the current epoch: the bits of a f64, which text would round.
@@ -31,7 +31,7 @@ pub struct Progress {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint {
     /// Where it was.
-    pub progress: Progress,
+    pub state: RunState,
     /// Weights and moments of all parameters.
     pub states: Vec<ParameterState>,
     /// Averaged weights of all parameters, or nothing.
@@ -56,10 +56,10 @@ impl Checkpoint {
         for (i, average) in self.averages.iter().enumerate() {
             add(format!("{i:04}.average"), average);
         }
-        let progress = serde_json::to_string(&self.progress).expect("four numbers");
+        let progress = serde_json::to_string(&self.state).expect("four numbers");
         let metadata = BTreeMap::from([("progress".to_string(), progress)]);
         std::fs::create_dir_all(folder).map_err(|source| Error::Io { path: folder.into(), source })?;
-        let path = folder.join(format!("{:010}.safetensors", self.progress.steps));
+        let path = folder.join(format!("{:010}.safetensors", self.state.steps));
         weights::write_arrays(&arrays, &metadata, &path)?;
         for old in list(folder)?.iter().rev().skip(KEPT) {
             std::fs::remove_file(old).map_err(|source| Error::Io { path: old.clone(), source })?;
@@ -79,7 +79,7 @@ impl Checkpoint {
         let weights::Weights { mut arrays, metadata, .. } = weights::load(path)?;
         let broken = |why: &str| Error::Folder { path: path.into(), why: format!("no checkpoint: {why}") };
         let progress = metadata.get("progress").and_then(|text| serde_json::from_str(text).ok());
-        let progress = progress.ok_or_else(|| broken("its metadata do not say where the run was"))?;
+        let state = progress.ok_or_else(|| broken("its metadata do not say where the run was"))?;
         let (mut states, mut averages) = (Vec::new(), Vec::new());
         while let Some(first) = arrays.remove(&format!("{:04}.weights", states.len())) {
             let i = states.len();
@@ -94,7 +94,7 @@ impl Checkpoint {
         if !arrays.is_empty() {
             return Err(broken("arrays that belong to no parameter"));
         }
-        Ok(Self { progress, states, averages })
+        Ok(Self { state, states, averages })
     }
 }
 

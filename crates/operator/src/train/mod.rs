@@ -1,14 +1,9 @@
-//! Training: samples, the loop, the schedule of the learning rate, the optimiser, checkpoints.
+//! Training: the loop, its estimates of time and memory, checkpoints.
 
 mod checkpoint;
-mod optimizer;
-mod samples;
-mod schedule;
+mod estimate;
 mod trainer;
 
-pub use checkpoint::{Checkpoint, Progress};
-pub use optimizer::{Optimizer, OptimizerConfig, ParameterState};
-pub use samples::{Batch, Samples, View, on_grid};
-pub(crate) use samples::{field, resized};
-pub use schedule::{Pace, Schedule};
-pub use trainer::{Event, Outcome, Start, estimate, train};
+pub use checkpoint::{Checkpoint, RunState};
+pub use estimate::training_time;
+pub use trainer::{Event, Outcome, Trainer};

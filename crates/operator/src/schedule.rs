@@ -28,7 +28,7 @@ pub enum Schedule {
 
 /// What a step is taken with.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pace {
+pub struct Rates {
     /// The learning rate.
     pub rate: f64,
     /// β₁, Adam's first decay.
@@ -41,6 +41,12 @@ const DIVISOR: f64 = 1e4;
 const MOMENTA: [f64; 2] = [0.85, 0.95];
 
 impl Schedule {
+    /// Every setting with what it says of itself.
+    pub(crate) const SETTINGS: &'static [(&'static str, &'static str)] = &[
+        ("peak", "share of the steps before the largest rate"),
+        ("warmup", "share of the steps on the way up"),
+    ];
+
     /// `Ok` if its numbers have a meaning.
     pub fn check(&self) -> Result<()> {
         let (name, share, fits) = match *self {
@@ -55,7 +61,7 @@ impl Schedule {
     }
 
     /// At `step` of `total`, counted from 0, with the largest rate `largest`.
-    pub fn at(&self, step: u64, total: u64, largest: f64) -> Pace {
+    pub fn at(&self, step: u64, total: u64, largest: f64) -> Rates {
         let (step, total) = (step as f64, total as f64);
         match *self {
             Schedule::OneCycle { peak } => {
@@ -64,10 +70,10 @@ impl Schedule {
                 let [low, high] = MOMENTA;
                 if step <= top {
                     let part = if top > 0.0 { step / top } else { 1.0 };
-                    Pace { rate: cosine(first, largest, part), beta1: cosine(high, low, part) }
+                    Rates { rate: cosine(first, largest, part), beta1: cosine(high, low, part) }
                 } else {
                     let part = ((step - top) / (total - 1.0 - top)).min(1.0);
-                    Pace { rate: cosine(largest, last, part), beta1: cosine(low, high, part) }
+                    Rates { rate: cosine(largest, last, part), beta1: cosine(low, high, part) }
                 }
             }
             Schedule::Cosine { warmup } => {
@@ -76,9 +82,9 @@ impl Schedule {
                     true => largest * (step + 1.0) / rising,
                     false => cosine(largest, 0.0, ((step - rising) / (total - rising).max(1.0)).min(1.0)),
                 };
-                Pace { rate, beta1: 0.9 }
+                Rates { rate, beta1: 0.9 }
             }
-            Schedule::Constant => Pace { rate: largest, beta1: 0.9 },
+            Schedule::Constant => Rates { rate: largest, beta1: 0.9 },
         }
     }
 }
@@ -98,7 +104,7 @@ mod tests {
             (0..10).map(|step| Schedule::Cosine { warmup: 0.2 }.at(step, 10, 1.0).rate).collect();
         assert_eq!(rates[..3], [0.5, 1.0, 1.0]);
         assert!(rates[2..].is_sorted_by(|a, b| a > b) && rates[9] > 0.0);
-        assert_eq!(Schedule::Constant.at(7, 10, 0.3), Pace { rate: 0.3, beta1: 0.9 });
+        assert_eq!(Schedule::Constant.at(7, 10, 0.3), Rates { rate: 0.3, beta1: 0.9 });
     }
 
     #[test]
@@ -106,7 +112,7 @@ mod tests {
         for total in [1, 2, 3, 7, 1000] {
             for peak in [0.1, 0.5, 0.9] {
                 let schedule = Schedule::OneCycle { peak };
-                let paces: Vec<Pace> = (0..total).map(|step| schedule.at(step, total, 1e-3)).collect();
+                let paces: Vec<Rates> = (0..total).map(|step| schedule.at(step, total, 1e-3)).collect();
                 assert!(paces.iter().all(|p| p.rate > 0.0 && p.rate <= 1e-3), "{total} {peak}: {paces:?}");
                 assert!(paces.iter().all(|p| (0.85..=0.95).contains(&p.beta1)), "{total} {peak}");
             }

@@ -8,22 +8,47 @@ use burn::tensor::{Gradients, Tensor};
 use galerkin_kernels::adam::{Adam, Slot, Step};
 use serde::{Deserialize, Serialize};
 
-use super::Pace;
 use crate::error::{Error, Result};
 use crate::reference::{replace, to_vec};
+use crate::schedule::Rates;
+use crate::settings::settings;
 
-/// Adam; AdamW with a weight decay.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OptimizerConfig {
-    /// β₂, decay of the second moment.
-    pub beta2: f64,
-    /// ε.
-    pub eps: f64,
-    /// Decoupled weight decay (AdamW); 0 gives Adam.
-    pub weight_decay: f64,
-    /// Gradients whose norm, all together, is larger are scaled down to it.
-    pub max_norm: f64,
+settings! {
+    /// Adam; AdamW with a weight decay.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct OptimizerConfig {
+        /// decay of the second moment
+        pub beta2: f64,
+        /// added to its root
+        pub eps: f64,
+        /// decoupled, as in AdamW; 0: Adam
+        pub weight_decay: f64,
+        /// gradients with a larger norm, all together, are scaled down to it
+        pub max_norm: f64,
+    }
+}
+
+impl OptimizerConfig {
+    /// `Ok` if its numbers have a meaning.
+    pub fn check(&self) -> Result<()> {
+        for (name, value, fits, rule) in [
+            ("beta2", self.beta2, (0.0..1.0).contains(&self.beta2), "it lies in [0, 1)"),
+            ("eps", self.eps, self.eps > 0.0 && self.eps.is_finite(), "it is positive"),
+            (
+                "weight_decay",
+                self.weight_decay,
+                self.weight_decay >= 0.0 && self.weight_decay.is_finite(),
+                "it is not negative",
+            ),
+            ("max_norm", self.max_norm, self.max_norm > 0.0 && self.max_norm.is_finite(), "it is positive"),
+        ] {
+            if !fits {
+                return Err(Error::setting(format!("optimizer.{name} = {value}"), rule));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Default for OptimizerConfig {
@@ -58,7 +83,7 @@ pub struct ParameterState {
 
 impl Optimizer {
     /// For the model as it is, before the first step.
-    pub fn new<M: Module>(config: OptimizerConfig, model: &M) -> Self {
+    pub fn new<M: Module>(config: &OptimizerConfig, model: &M) -> Self {
         struct Collect(Vec<ParamId>, Vec<ParameterState>);
         impl ModuleVisitor for Collect {
             fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -71,7 +96,7 @@ impl Optimizer {
         let mut collect = Collect(Vec::new(), Vec::new());
         model.visit(&mut collect);
         let Collect(ids, states) = collect;
-        let OptimizerConfig { beta2, eps, weight_decay, max_norm } = config;
+        let &OptimizerConfig { beta2, eps, weight_decay, max_norm } = config;
         let adam = Adam { beta2, eps, weight_decay, max_norm };
         Self { adam, gradients: vec![Vec::new(); ids.len()], states, ids, collected: 0, steps: 0 }
     }
@@ -98,7 +123,7 @@ impl Optimizer {
     /// of the gradient before clipping.
     ///
     /// If the norm is not finite, nothing changes: neither the weights nor the state.
-    pub fn step<M: Module>(&mut self, model: M, pace: Pace) -> (M, f64) {
+    pub fn step<M: Module>(&mut self, model: M, rates: Rates) -> (M, f64) {
         let mean = 1.0 / self.collected.max(1) as f32;
         let mut slots = Vec::with_capacity(self.states.len());
         for (state, gradient) in self.states.iter_mut().zip(&mut self.gradients) {
@@ -113,7 +138,7 @@ impl Optimizer {
                 v: &mut state.second_moment,
             });
         }
-        let step = Step { lr: pace.rate, beta1: pace.beta1, t: self.steps + 1 };
+        let step = Step { lr: rates.rate, beta1: rates.beta1, t: self.steps + 1 };
         let norm = self.adam.step(step, &mut slots);
         self.collected = 0;
         // After a step the gradients are copies of the weights, which the model takes as they are.
@@ -176,13 +201,13 @@ mod tests {
         model.forward(x, Activation::None).unwrap().square().sum().backward()
     }
 
-    const PACE: Pace = Pace { rate: 0.1, beta1: 0.9 };
+    const PACE: Rates = Rates { rate: 0.1, beta1: 0.9 };
 
     #[test]
     fn batches_collected_together_count_with_their_mean() {
         let run = |scales: &[f32]| {
             let model = layer();
-            let mut optimizer = Optimizer::new(OptimizerConfig::default(), &model);
+            let mut optimizer = Optimizer::new(&OptimizerConfig::default(), &model);
             for scale in scales {
                 optimizer.collect(&model, gradients(&model, *scale));
             }
@@ -197,7 +222,7 @@ mod tests {
     #[test]
     fn a_restored_state_goes_on_with_the_same_bits() {
         let mut model = layer();
-        let mut optimizer = Optimizer::new(OptimizerConfig::default(), &model);
+        let mut optimizer = Optimizer::new(&OptimizerConfig::default(), &model);
         let step = |optimizer: &mut Optimizer, model: Linear| {
             optimizer.collect(&model, gradients(&model, 1.0));
             optimizer.step(model, PACE).0
@@ -206,7 +231,7 @@ mod tests {
         let (steps, states) = (optimizer.steps(), optimizer.states().to_vec());
         let went_on = to_vec(step(&mut optimizer, model).weight.val());
         let fresh = layer();
-        let mut restored = Optimizer::new(OptimizerConfig::default(), &fresh);
+        let mut restored = Optimizer::new(&OptimizerConfig::default(), &fresh);
         restored.restore(steps, states.clone()).unwrap();
         let fresh = restored.apply(fresh);
         assert_eq!(to_vec(step(&mut restored, fresh).weight.val()), went_on);
@@ -217,7 +242,7 @@ mod tests {
     fn a_gradient_that_is_not_finite_changes_nothing() {
         let model = layer();
         let before = to_vec(model.weight.val());
-        let mut optimizer = Optimizer::new(OptimizerConfig::default(), &model);
+        let mut optimizer = Optimizer::new(&OptimizerConfig::default(), &model);
         optimizer.collect(&model, gradients(&model, f32::NAN));
         let (model, norm) = optimizer.step(model, PACE);
         assert!(norm.is_nan());
