@@ -41,18 +41,6 @@ pub enum Error {
         /// The rule it breaks.
         why: String,
     },
-    /// An inequality of the theory does not hold in numbers.
-    #[error(
-        "{what} does not hold: right minus left side is {slack:.3e}, and rounding explains {rounding:.1e}"
-    )]
-    Violated {
-        /// The inequality.
-        what: String,
-        /// Right minus left side, relative.
-        slack: f64,
-        /// As much below zero as rounding can bring it.
-        rounding: f64,
-    },
 }
 
 /// The result of everything that takes tensors from outside.

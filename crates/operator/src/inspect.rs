@@ -72,8 +72,6 @@ impl Model {
     /// Q, K and V of an encoder layer, (B, H, n, D) each, as they stand in the products of its attention: after the norms inside the heads,
     /// so K̃ and Ṽ of galerkin attention, and with the p coordinates as the first of the D = d/H + p columns. Linear attention takes its
     /// softmaxes of these.
-    ///
-    /// These are the matrices whose columns [`theory`](crate::theory) takes for basis functions.
     pub fn projections(&self, x: Field, layer: usize) -> Result<[Tensor<4>; 3]> {
         match (self, x) {
             (Model::Transformer1d(model), Field::Line(x)) => model.projections(x, layer),

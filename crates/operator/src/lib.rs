@@ -25,7 +25,6 @@
 //! | [`config`], [`train`], [`run`] | what a run is told, the training loop with its schedules and optimiser, the folder of a run |
 //! | [`evaluate`], [`predict`] | errors on any grid beside the classical solver, predictions for files |
 //! | [`inspect`] | latent representations, attention matrices, parameters, operations and memory per part |
-//! | [`theory`] | the paper's theorems checked in numbers, on random matrices and on the layers of a model |
 //! | [`init`] | initial weights as a function of seed and place |
 //! | [`device`] | names of devices: the processor, and with the features `wgpu` and `cuda` graphics cards |
 //! | [`mod@reference`] | names and layouts of the paper's PyTorch weights |
@@ -51,7 +50,6 @@ pub mod ops;
 pub mod predict;
 pub mod reference;
 pub mod run;
-pub mod theory;
 pub mod train;
 pub mod weights;
 

@@ -5,6 +5,7 @@
 //! | [`projection`] | Q(KᵀV)/n with updated matrices is the projection | equation `attention-update`, Theorem 4.4 |
 //! | [`stability`] | the lower bound c on 64 to 65,536 points, with layer norm and with softmax | Lemma `lower-bound` and its remark |
 //! | [`cea`] | the Céa-type inequality for thousands of functions, and in the layers of a model | Theorem 4.3 |
+//! | [`report`] | all of it, in tables | |
 //!
 //! # Letters
 //!
@@ -43,6 +44,7 @@
 
 pub mod cea;
 pub mod projection;
+pub mod report;
 mod space;
 pub mod stability;
 

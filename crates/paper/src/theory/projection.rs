@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::space::{self, Space};
 use super::{attention, mean_product, normal_matrix};
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// Where Q and V come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -50,7 +50,7 @@ pub const CASES: [Case; 8] = [
 
 /// ‖z − p‖/‖p‖ in the Frobenius norm, of what attention gives and what the systems give.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Check {
+pub struct ProjectionCheck {
     /// The matrices.
     pub case: Case,
     /// p = Q̃(K̃ᵀṼ)ζ/n of equation `attention-update` for d functions, and the saddle-point system solved by LU.
@@ -68,7 +68,7 @@ pub struct Check {
 }
 
 /// Measures how far attention is from the projection.
-pub fn check(case: Case) -> Result<Check> {
+pub fn check(case: Case) -> Result<ProjectionCheck> {
     let drawn = case.draw()?;
     let [q, k, v] = drawn.matrices();
     let values = Space::of_columns("Q", q.as_ref(), INDEPENDENT)?;
@@ -87,7 +87,7 @@ pub fn check(case: Case) -> Result<Check> {
         attention(update.values(q.as_ref(), v.as_ref(), &keys).as_ref(), k.as_ref(), v.as_ref());
     let printed = &with_measure * Scale(case.n as f64);
     let queries = saddle_point(&values, &test, v.as_ref());
-    Ok(Check {
+    Ok(ProjectionCheck {
         case,
         update: difference(&projected, &by_system),
         min_max: difference(&projected, &space::min_max(&values, &keys, f.as_ref())),

@@ -2,16 +2,16 @@
 //!
 //! All norms here are those of vectors; 1/√n is a factor of both sides, and slacks are relative to ‖f‖.
 
+use burn::tensor::Tensor;
 use faer::{Mat, MatRef};
+use galerkin::models::{Field, Model};
 use galerkin_data::random::{Purpose, Stream};
 use serde::Serialize;
 
 use super::projection::{Case, Update};
 use super::space::{Space, inf_sup, min_max};
 use super::{attention, mean_product};
-use crate::error::{Error, Result};
-use crate::models::{Field, Model};
-use crate::reference::to_vec;
+use crate::{Error, Result};
 
 /// The right side minus the left side of inequalities that must hold, by ‖f‖: the smallest found, over many functions f.
 ///
@@ -115,7 +115,7 @@ pub fn check_case(case: Case, functions: usize) -> Result<LayerCheck> {
 /// Both theorems for Q, K, V (n, d), row-major, n ≥ d, and for `functions` random functions.
 ///
 /// The matrices are taken as they are: for a layer of a model, as they stand in its products, after norms and with coordinates
-/// ([`Model::projections`](crate::models::Model::projections)). Values and keys are spanned by those singular directions that are longer
+/// ([`Model::projections`]). Values and keys are spanned by those singular directions that are longer
 /// than 10⁻⁶ of the first, rounding of f32 being what is below; values by the leading ones where they would be more than the keys, as the
 /// theorems are about r ≤ s.
 ///
@@ -130,7 +130,7 @@ pub fn check_layer<T: Copy + Into<f64>>(
     functions: usize,
     seed: u64,
 ) -> Result<LayerCheck> {
-    let read = |(name, values): (&str, &[T])| {
+    let read = |(name, values): (&str, &[T])| -> Result<Mat<f64>> {
         let expected = n.checked_mul(d).filter(|len| *len == values.len() && *len > 0);
         expected.ok_or_else(|| Error::Shape {
             what: name.into(),
@@ -164,6 +164,11 @@ pub fn check_model(model: &Model, input: &Field, functions: usize, seed: u64) ->
     Ok(found)
 }
 
+/// The values of a tensor, row-major.
+fn to_vec(tensor: Tensor<4>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().try_into_vec().expect("converted to f32")
+}
+
 fn check_matrices([q, k, v]: &[Mat<f64>; 3], functions: usize, seed: u64) -> Result<LayerCheck> {
     let [q, k, v] = [q.as_ref(), k.as_ref(), v.as_ref()];
     if functions == 0 {
@@ -172,7 +177,7 @@ fn check_matrices([q, k, v]: &[Mat<f64>; 3], functions: usize, seed: u64) -> Res
     Ok(LayerCheck {
         n: q.nrows(),
         d: q.ncols(),
-        cea: Setting::new(q, v)?.slack(functions, seed),
+        cea: Projector::new(q, v)?.slack(functions, seed),
         basis_update: basis_update(q, k, v)?,
     })
 }
@@ -195,7 +200,7 @@ const BLOCK: usize = 64;
 const FUNCTIONS: u32 = 1 << 24;
 
 /// Values, keys, and attention with the updated matrices.
-struct Setting {
+struct Projector {
     values: Space,
     keys: Space,
     c: f64,
@@ -203,13 +208,13 @@ struct Setting {
     attention: Mat<f64>,
 }
 
-impl Setting {
+impl Projector {
     fn new(q: MatRef<f64>, v: MatRef<f64>) -> Result<Self> {
         let (values, keys, c) = spaces(q, ("V", v))?;
         let update = Update::new(&values, &keys)?;
         let [q_new, k_new, v_new] = [q * &update.q, q * &update.k, v * &update.v];
         let attention = attention(q_new.as_ref(), k_new.as_ref(), v_new.as_ref());
-        Ok(Setting { values, keys, c, attention })
+        Ok(Projector { values, keys, c, attention })
     }
 
     /// g (n, m) of every column of f.
@@ -352,9 +357,9 @@ mod tests {
 
     const CASE: Case = Case { n: 96, d: 8, r: 8, latents: Latents::Separate, seed: 3 };
 
-    fn setting(case: Case) -> Setting {
+    fn projector(case: Case) -> Projector {
         let [q, _, v] = case.draw().unwrap().matrices();
-        Setting::new(q.as_ref(), v.as_ref()).unwrap()
+        Projector::new(q.as_ref(), v.as_ref()).unwrap()
     }
 
     fn violated(slack: &Slack) -> String {
@@ -367,11 +372,11 @@ mod tests {
     /// With other matrices than the update's the theorem fails, and is seen to fail.
     #[test]
     fn attention_that_is_not_updated_is_caught() {
-        let mut setting = setting(CASE);
-        setting.slack(99, 1).verify().unwrap();
+        let mut projector = projector(CASE);
+        projector.slack(99, 1).verify().unwrap();
         // Off by 10⁻⁹ of attention, ten times the bound of rounding and more.
-        setting.attention[(5, 2)] += 1e-9 * setting.attention.norm_max();
-        let slack = setting.slack(99, 1);
+        projector.attention[(5, 2)] += 1e-9 * projector.attention.norm_max();
+        let slack = projector.slack(99, 1);
         assert!(slack.rounding < 1e-10, "{slack:?}");
         assert_eq!(violated(&slack), "Céa's inequality, Theorem 4.3");
     }
@@ -379,10 +384,10 @@ mod tests {
     /// A constant that is too large by a tenth fails. Values and keys are lines here, so that c is the best for every function.
     #[test]
     fn a_constant_that_is_too_large_is_caught() {
-        let mut setting = setting(Case { d: 1, r: 1, ..CASE });
-        setting.slack(99, 1).verify().unwrap();
-        setting.c *= 1.1;
-        let slack = setting.slack(99, 1);
+        let mut projector = projector(Case { d: 1, r: 1, ..CASE });
+        projector.slack(99, 1).verify().unwrap();
+        projector.c *= 1.1;
+        let slack = projector.slack(99, 1);
         assert!(
             slack.lower_bound < -1e-3 && slack.quasi_optimal < -1e-3 && slack.projection < -1e-3,
             "{slack:?}"
@@ -394,11 +399,11 @@ mod tests {
     /// oblique projection is not the nearest function.
     #[test]
     fn the_bound_with_the_function_itself_is_wrong() {
-        let setting = setting(CASE);
-        let f = setting.functions(0..60, 1);
-        let near = setting.values.nearest(f.as_ref());
-        let first = setting.smallest_response(f.as_ref());
-        let left = lengths(&(&f - setting.attend(f.as_ref())));
+        let projector = projector(CASE);
+        let f = projector.functions(0..60, 1);
+        let near = projector.values.nearest(f.as_ref());
+        let first = projector.smallest_response(f.as_ref());
+        let left = lengths(&(&f - projector.attend(f.as_ref())));
         let rest = lengths(&(&f - near));
         let mut broken = 0;
         for ((left, first), rest) in left.iter().zip(first).zip(rest) {

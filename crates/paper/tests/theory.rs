@@ -1,13 +1,13 @@
 //! The paper's theorems on small matrices and on the layers of a model; at full size with
-//! `cargo test -p galerkin --release --test theory -- --ignored --nocapture`.
+//! `cargo test -p galerkin-paper --release --test theory -- --ignored --nocapture`.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use galerkin::init::Builder;
 use galerkin::layers::AttentionKind;
 use galerkin::models::{Field, ModelConfig, Transformer1dConfig, Transformer2dConfig};
-use galerkin::theory::cea::{LayerCheck, check_case, check_layer};
-use galerkin::theory::projection::{self, CASES, Case, Check, Latents};
-use galerkin::theory::stability::{self, Row, Setup};
+use galerkin_paper::theory::cea::{LayerCheck, check_case, check_layer};
+use galerkin_paper::theory::projection::{self, CASES, Case, Latents, ProjectionCheck};
+use galerkin_paper::theory::stability::{self, GridBounds, SmoothFunctions};
 
 #[test]
 fn attention_with_updated_matrices_is_the_projection() {
@@ -17,7 +17,7 @@ fn attention_with_updated_matrices_is_the_projection() {
 }
 
 /// M has the square of V's condition, and (B M⁻¹ Bᵀ)⁻¹ is no better: both ways to the projection lose as many digits.
-fn assert_projects(check: &Check) {
+fn assert_projects(check: &ProjectionCheck) {
     let rounding = 10.0 * f64::EPSILON * check.condition * check.condition;
     assert!(rounding < 1e-10, "{check:?}");
     for found in [check.update, check.min_max, check.basis_update] {
@@ -31,23 +31,23 @@ fn assert_projects(check: &Check) {
 /// 10⁻¹¹ on 256 points.
 #[test]
 fn the_lower_bound_does_not_depend_on_the_number_of_points() {
-    let found = stability::measure(&Setup::default(), &[64, 256, 1024]).unwrap();
-    let [coarse, middle, fine] = &found.rows[..] else { panic!("{found:?}") };
+    let found = stability::measure(&SmoothFunctions::default(), &[64, 256, 1024]).unwrap();
+    let [coarse, middle, fine] = &found.grids[..] else { panic!("{found:?}") };
     let near =
         |a: f64, b: f64, tolerance: f64| assert!((a / b - 1.0).abs() < tolerance, "{a} and {b}: {found:?}");
-    let bounds: [fn(&Row) -> f64; 5] = [
-        |row| row.layer_norm.c,
-        |row| row.layer_norm.best,
-        |row| row.softmax.c,
-        |row| row.softmax.best,
-        |row| row.softmax_by_norm_before * row.n as f64,
+    let bounds: [fn(&GridBounds) -> f64; 5] = [
+        |grid| grid.layer_norm.c,
+        |grid| grid.layer_norm.best,
+        |grid| grid.softmax.c,
+        |grid| grid.softmax.best,
+        |grid| grid.softmax_by_norm_before * grid.n as f64,
     ];
     for of in bounds {
         near(of(coarse), of(fine), 0.01);
         near(of(middle), of(fine), 1e-10);
     }
-    for row in &found.rows {
-        for bound in [row.layer_norm, row.softmax] {
+    for grid in &found.grids {
+        for bound in [grid.layer_norm, grid.softmax] {
             assert!(0.0 < bound.c && bound.c < bound.best && bound.best <= 1.0, "{bound:?}");
         }
     }
@@ -139,11 +139,13 @@ fn at_full_size() {
         assert_projects(&check);
     }
     let points: Vec<usize> = (6..=16).map(|power| 1 << power).collect();
-    for setup in [Setup::default(), Setup { r: 8, seed: 2, ..Setup::default() }] {
-        let found = stability::measure(&setup, &points).unwrap();
-        println!("{setup:?}");
-        for row in &found.rows {
-            println!("{row:?}");
+    for functions in
+        [SmoothFunctions::default(), SmoothFunctions { r: 8, seed: 2, ..SmoothFunctions::default() }]
+    {
+        let found = stability::measure(&functions, &points).unwrap();
+        println!("{functions:?}");
+        for grid in &found.grids {
+            println!("{grid:?}");
         }
         println!("{:?}", found.slopes);
     }

@@ -15,7 +15,8 @@ use serde::Serialize;
 
 use super::space::{Space, inf_sup, singular_values};
 use super::{mean_product, normal_matrix};
-use crate::error::{Error, Result};
+use crate::growth::exponent;
+use crate::{Error, Result};
 
 /// Smooth functions on the circle, the same for every number of points.
 ///
@@ -23,7 +24,7 @@ use crate::error::{Error, Result};
 /// y W (n, d) have weights with normal entries of variance 1/d. Keys are the layer norm of y W, over the d features of a point, without
 /// γ and β; and the softmax over the points of that, as in linear attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Setup {
+pub struct SmoothFunctions {
     /// Features of y and of the keys.
     pub d: usize,
     /// Values: fewer than d, as layer norm leaves d − 1 independent keys.
@@ -34,7 +35,7 @@ pub struct Setup {
     pub seed: u64,
 }
 
-impl Default for Setup {
+impl Default for SmoothFunctions {
     /// 32 features, 16 values, and 20 frequencies, which 64 points resolve.
     fn default() -> Self {
         Self { d: 32, r: 16, modes: 20, seed: 1 }
@@ -58,7 +59,7 @@ pub struct LowerBound {
 
 /// The bounds on one grid.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct GridBounds {
     /// Points.
     pub n: usize,
     /// Keys with layer norm.
@@ -92,16 +93,16 @@ pub struct Slopes {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stability {
     /// The functions.
-    pub setup: Setup,
-    /// A row for every number of points.
-    pub rows: Vec<Row>,
-    /// Over all rows.
+    pub functions: SmoothFunctions,
+    /// The bounds for every number of points.
+    pub grids: Vec<GridBounds>,
+    /// Over all grids.
     pub slopes: Slopes,
 }
 
 /// The lower bounds for each of two or more numbers of points, each larger than d.
-pub fn measure(setup: &Setup, points: &[usize]) -> Result<Stability> {
-    let Setup { d, r, modes, seed } = *setup;
+pub fn measure(functions: &SmoothFunctions, points: &[usize]) -> Result<Stability> {
+    let SmoothFunctions { d, r, modes, seed } = *functions;
     if r == 0 || r >= d || 2 * modes < d {
         let what = format!("d = {d}, r = {r}, modes = {modes}");
         return Err(Error::setting(what, "1 ≤ r < d ≤ 2·modes makes the functions independent"));
@@ -118,7 +119,7 @@ pub fn measure(setup: &Setup, points: &[usize]) -> Result<Stability> {
         .collect();
     let weight = |index, columns| normal_matrix(seed, index, d, columns) * Scale((d as f64).sqrt().recip());
     let (w_q, w) = (weight(QUERY, r), weight(KEY, d));
-    let row = |&n: &usize| {
+    let bounds = |&n: &usize| {
         let samples: Vec<_> = fields.iter().map(|field| sample_periodic(field, n)).collect();
         let y = Mat::from_fn(n, d, |i, j| samples[j][i]);
         let (q, before) = (&y * &w_q, layer_norm(y * &w));
@@ -126,23 +127,23 @@ pub fn measure(setup: &Setup, points: &[usize]) -> Result<Stability> {
         let layer_norm = LowerBound::of(q.as_ref(), before.as_ref())?;
         let softmax = LowerBound::of(q.as_ref(), after.as_ref())?;
         let softmax_by_norm_before = softmax.sigma / (layer_norm.c_v * softmax.c_q);
-        Ok(Row { n, layer_norm, softmax, softmax_by_norm_before })
+        Ok(GridBounds { n, layer_norm, softmax, softmax_by_norm_before })
     };
-    let rows = points.iter().map(row).collect::<Result<Vec<_>>>()?;
-    let slope = |of: fn(&Row) -> f64| {
-        let points: Vec<_> = rows.iter().map(|row| [row.n as f64, of(row)]).collect();
+    let grids = points.iter().map(bounds).collect::<Result<Vec<_>>>()?;
+    let slope = |of: fn(&GridBounds) -> f64| {
+        let points: Vec<_> = grids.iter().map(|grid| [grid.n as f64, of(grid)]).collect();
         exponent(&points).unwrap_or(f64::NAN)
     };
     let slopes = Slopes {
-        layer_norm: slope(|row| row.layer_norm.c),
-        layer_norm_best: slope(|row| row.layer_norm.best),
-        softmax: slope(|row| row.softmax.c),
-        softmax_best: slope(|row| row.softmax.best),
-        softmax_c_v: slope(|row| row.softmax.c_v),
-        softmax_sigma: slope(|row| row.softmax.sigma),
-        softmax_by_norm_before: slope(|row| row.softmax_by_norm_before),
+        layer_norm: slope(|grid| grid.layer_norm.c),
+        layer_norm_best: slope(|grid| grid.layer_norm.best),
+        softmax: slope(|grid| grid.softmax.c),
+        softmax_best: slope(|grid| grid.softmax.best),
+        softmax_c_v: slope(|grid| grid.softmax.c_v),
+        softmax_sigma: slope(|grid| grid.softmax.sigma),
+        softmax_by_norm_before: slope(|grid| grid.softmax_by_norm_before),
     };
-    Ok(Stability { setup: *setup, rows, slopes })
+    Ok(Stability { functions: *functions, grids, slopes })
 }
 
 // Streams of a seed, behind those of the fields, whose number is that of the feature.
@@ -188,19 +189,6 @@ fn softmax(mut a: Mat<f64>) -> Mat<f64> {
         column.iter_mut().for_each(|x| *x /= sum);
     }
     a
-}
-
-/// The exponent p of y ≈ c·xᵖ by least squares of the logarithms; `None` of fewer than two points (x, y), or where one is not positive.
-pub fn exponent(points: &[[f64; 2]]) -> Option<f64> {
-    if points.len() < 2 || points.iter().flatten().any(|value| *value <= 0.0) {
-        return None;
-    }
-    let logarithms: Vec<[f64; 2]> = points.iter().map(|point| point.map(f64::ln)).collect();
-    let mean = |axis: usize| logarithms.iter().map(|p| p[axis]).sum::<f64>() / points.len() as f64;
-    let (x, y) = (mean(0), mean(1));
-    let product = |p: &[f64; 2]| [(p[0] - x) * (p[1] - y), (p[0] - x) * (p[0] - x)];
-    let [xy, xx] = logarithms.iter().map(product).fold([0.0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
-    Some(xy / xx)
 }
 
 #[cfg(test)]
@@ -249,22 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn a_power_has_its_exponent() {
-        let points = [1.0, 2.0, 4.0, 9.0].map(|n: f64| [n, 3.0 * n.powf(-1.5)]);
-        // Logarithms are rounded, to sixteen digits.
-        assert!((exponent(&points).unwrap() + 1.5).abs() < 1e-14);
-        assert_eq!(exponent(&points[..1]), None);
-        assert_eq!(exponent(&[[1.0, 1.0], [2.0, 0.0]]), None);
-    }
-
-    #[test]
-    fn setups_without_sense_are_refused() {
-        let setup = Setup::default();
-        for bad in [Setup { r: 32, ..setup }, Setup { modes: 15, ..setup }] {
+    fn functions_without_sense_are_refused() {
+        let functions = SmoothFunctions::default();
+        for bad in [SmoothFunctions { r: 32, ..functions }, SmoothFunctions { modes: 15, ..functions }] {
             assert!(measure(&bad, &[64, 128]).is_err(), "{bad:?}");
         }
         for points in [&[64][..], &[32, 64], &[]] {
-            assert!(measure(&setup, points).is_err(), "{points:?}");
+            assert!(measure(&functions, points).is_err(), "{points:?}");
         }
     }
 }

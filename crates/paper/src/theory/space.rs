@@ -3,7 +3,7 @@
 use faer::linalg::solvers::SolveLstsq;
 use faer::{Mat, MatRef};
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// The span of the columns of A (n, d), of dimension r.
 pub(super) struct Space {
@@ -101,7 +101,10 @@ pub(super) fn singular_values(a: MatRef<f64>) -> Result<Vec<f64>> {
 
 fn check(name: &str, a: MatRef<f64>) -> Result<()> {
     let shape = [a.nrows(), a.ncols()];
-    Error::check_filled(name, &shape)?;
+    if shape.contains(&0) {
+        let expected = "without empty axis".into();
+        return Err(Error::Shape { what: name.into(), expected, found: shape.to_vec() });
+    }
     if shape[0] < shape[1] {
         let expected = "(n, d), n ≥ d".into();
         return Err(Error::Shape { what: name.into(), expected, found: shape.to_vec() });
