@@ -17,7 +17,7 @@
 //! | --- | --- |
 //! | [`experiment`] | names of the experiments and of the scales |
 //! | [`protocol`] | the rows of an experiment, with the paper's numbers |
-//! | [`run`] | rows as runs of the library: configs, data, how far they are, what came out |
+//! | [`runs`] | rows as runs of the library: configs, data, how far they are, what came out |
 //! | [`report`] | errors beside the paper's: comparisons, table, CSV, words |
 //! | [`costs`] | memory, speed and operations of training steps beside the paper's |
 //! | [`theory`] | the theorems, on random matrices and on the layers of a model, and their report |
@@ -32,7 +32,7 @@ pub mod experiment;
 pub mod growth;
 pub mod protocol;
 pub mod report;
-pub mod run;
+pub mod runs;
 pub mod table;
 pub mod theory;
 

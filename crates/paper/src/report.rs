@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::protocol::{Protocol, Row, Trial};
-use crate::run::Outcome;
+use crate::runs::RowOutcome;
 use crate::table::Table;
 
 /// A protocol and what came out of its runs.
@@ -12,7 +12,7 @@ pub struct ErrorReport {
     /// What was to be run.
     pub protocol: Protocol,
     /// One per row; `None` of runs that are not over.
-    pub outcomes: Vec<Option<Outcome>>,
+    pub outcomes: Vec<Option<RowOutcome>>,
 }
 
 /// A run in one of its trials. Errors are mean relative L² errors, in no unit.
@@ -21,7 +21,7 @@ pub struct Comparison<'a> {
     /// The run.
     pub row: &'a Row,
     /// What came out of it.
-    pub outcome: &'a Outcome,
+    pub outcome: &'a RowOutcome,
     /// What it is evaluated on.
     pub trial: &'a Trial,
     /// After the last epoch; `None` if the run diverged.
@@ -34,7 +34,7 @@ pub struct Comparison<'a> {
 
 impl ErrorReport {
     /// Rows whose runs are over, with their outcomes.
-    pub fn ended(&self) -> impl Iterator<Item = (&Row, &Outcome)> {
+    pub fn ended(&self) -> impl Iterator<Item = (&Row, &RowOutcome)> {
         self.rows().filter_map(|(row, outcome)| Some((row, outcome?)))
     }
 
@@ -77,7 +77,7 @@ impl ErrorReport {
             }
             cells.extend(match outcome {
                 None => ["not run", "", "", ""].map(String::from),
-                Some(Outcome { history, epochs, samples, seconds, .. }) => [
+                Some(RowOutcome { history, epochs, samples, seconds, .. }) => [
                     format!("{} of {epochs}", history.epochs.len()),
                     history.best().map_or("-".into(), |best| best.epoch.to_string()),
                     samples.to_string(),
@@ -97,7 +97,7 @@ impl ErrorReport {
         );
         let word = |error: Option<f64>| error.map_or(String::new(), |error| format!("{error:e}"));
         for Comparison { row, outcome, trial, last, best, paper } in self.comparisons() {
-            let Outcome { history, samples, seconds, .. } = outcome;
+            let RowOutcome { history, samples, seconds, .. } = outcome;
             let _ = writeln!(
                 text,
                 "{},{},{},{},{},{},{},{},{samples},{seconds:.0},{}",
@@ -142,7 +142,7 @@ impl ErrorReport {
         text
     }
 
-    fn rows(&self) -> impl Iterator<Item = (&Row, Option<&Outcome>)> {
+    fn rows(&self) -> impl Iterator<Item = (&Row, Option<&RowOutcome>)> {
         self.protocol.rows.iter().zip(self.outcomes.iter().map(Option::as_ref))
     }
 
@@ -172,7 +172,7 @@ impl ErrorReport {
     }
 }
 
-fn comparisons<'a>(row: &'a Row, outcome: &'a Outcome, unit: f64) -> Vec<Comparison<'a>> {
+fn comparisons<'a>(row: &'a Row, outcome: &'a RowOutcome, unit: f64) -> Vec<Comparison<'a>> {
     let compare = |(at, trial): (usize, &'a Trial)| Comparison {
         row,
         outcome,
@@ -205,7 +205,7 @@ mod tests {
     fn report() -> ErrorReport {
         let mut protocol = Experiment::Burgers.protocol(Scale::Quick).unwrap();
         protocol.rows.truncate(3);
-        let diverged = Outcome {
+        let diverged = RowOutcome {
             history: Default::default(),
             epochs: 6,
             samples: 128,
@@ -213,8 +213,12 @@ mod tests {
             last: vec![],
             best: vec![],
         };
-        let ended =
-            Outcome { seconds: 1800.0, last: vec![2e-3, 3e-3], best: vec![1e-3, 4e-3], ..diverged.clone() };
+        let ended = RowOutcome {
+            seconds: 1800.0,
+            last: vec![2e-3, 3e-3],
+            best: vec![1e-3, 4e-3],
+            ..diverged.clone()
+        };
         ErrorReport { protocol, outcomes: vec![Some(ended), Some(diverged), None] }
     }
 

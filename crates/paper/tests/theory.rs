@@ -6,7 +6,7 @@ use galerkin::init::Builder;
 use galerkin::layers::AttentionKind;
 use galerkin::models::{Field, ModelConfig, Transformer1dConfig, Transformer2dConfig};
 use galerkin_paper::theory::cea::{LayerCheck, check_case, check_layer};
-use galerkin_paper::theory::projection::{self, CASES, Case, Latents, ProjectionCheck};
+use galerkin_paper::theory::projection::{self, CASES, Case, LatentSource, ProjectionCheck};
 use galerkin_paper::theory::stability::{self, GridBounds, SmoothFunctions};
 
 #[test]
@@ -64,13 +64,13 @@ fn ceas_inequality_holds_for_random_matrices() {
         assert_eq!([found.cea.values, found.cea.keys], [case.r, case.d]);
         match case.latents {
             // All values are keys: the projection is orthogonal, and nothing is lost.
-            Latents::Shared => {
+            LatentSource::Shared => {
                 assert!((found.cea.c - 1.0).abs() < 1e-12 && found.cea.worst_ratio < 1.0 + 1e-6, "{found:?}");
             }
-            Latents::Separate => assert!(found.cea.c < 0.5 && found.cea.worst_ratio > 1.01, "{found:?}"),
+            LatentSource::Separate => assert!(found.cea.c < 0.5 && found.cea.worst_ratio > 1.01, "{found:?}"),
         }
     }
-    let case = Case { n: 64, d: 4, r: 2, latents: Latents::Separate, seed: 1 };
+    let case = Case { n: 64, d: 4, r: 2, latents: LatentSource::Separate, seed: 1 };
     assert_eq!(check_case(case, 65).unwrap(), check_case(case, 65).unwrap());
     assert_ne!(check_case(case, 65).unwrap(), check_case(Case { seed: 2, ..case }, 65).unwrap());
 }

@@ -352,10 +352,10 @@ fn lengths(a: &Mat<f64>) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::projection::Latents;
+    use super::super::projection::LatentSource;
     use super::*;
 
-    const CASE: Case = Case { n: 96, d: 8, r: 8, latents: Latents::Separate, seed: 3 };
+    const CASE: Case = Case { n: 96, d: 8, r: 8, latents: LatentSource::Separate, seed: 3 };
 
     fn projector(case: Case) -> Projector {
         let [q, _, v] = case.draw().unwrap().matrices();
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_checked_is_refused() {
-        let case = |r| Case { n: 12, d: 3, r, latents: Latents::Separate, seed: 1 };
+        let case = |r| Case { n: 12, d: 3, r, latents: LatentSource::Separate, seed: 1 };
         assert!(check_case(case(0), 9).is_err() && check_case(case(2), 0).is_err());
         let ones = [1.0f32; 12];
         let short = check_layer(&ones, &ones[1..], &ones, 4, 3, 9, 1).unwrap_err();

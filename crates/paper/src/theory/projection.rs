@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// Where Q and V come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Latents {
+pub enum LatentSource {
     /// One y, as in the theorem: all keys are combinations of y's columns, so are all values, and the projection is orthogonal.
     Shared,
     /// One y for Q and another for K and V: nothing in the proof needs them to be the same, and the projection is oblique.
@@ -31,21 +31,21 @@ pub struct Case {
     /// The rank of Q, from 1 to d.
     pub r: usize,
     /// Where they come from.
-    pub latents: Latents,
+    pub latents: LatentSource,
     /// Of all numbers.
     pub seed: u64,
 }
 
 /// Small and large, square and not, values as many as keys and fewer.
 pub const CASES: [Case; 8] = [
-    Case { n: 64, d: 4, r: 4, latents: Latents::Shared, seed: 1 },
-    Case { n: 256, d: 32, r: 32, latents: Latents::Shared, seed: 2 },
-    Case { n: 256, d: 32, r: 11, latents: Latents::Shared, seed: 3 },
-    Case { n: 8192, d: 96, r: 96, latents: Latents::Shared, seed: 4 },
-    Case { n: 8192, d: 96, r: 40, latents: Latents::Shared, seed: 5 },
-    Case { n: 64, d: 4, r: 1, latents: Latents::Separate, seed: 6 },
-    Case { n: 256, d: 32, r: 11, latents: Latents::Separate, seed: 7 },
-    Case { n: 8192, d: 96, r: 40, latents: Latents::Separate, seed: 8 },
+    Case { n: 64, d: 4, r: 4, latents: LatentSource::Shared, seed: 1 },
+    Case { n: 256, d: 32, r: 32, latents: LatentSource::Shared, seed: 2 },
+    Case { n: 256, d: 32, r: 11, latents: LatentSource::Shared, seed: 3 },
+    Case { n: 8192, d: 96, r: 96, latents: LatentSource::Shared, seed: 4 },
+    Case { n: 8192, d: 96, r: 40, latents: LatentSource::Shared, seed: 5 },
+    Case { n: 64, d: 4, r: 1, latents: LatentSource::Separate, seed: 6 },
+    Case { n: 256, d: 32, r: 11, latents: LatentSource::Separate, seed: 7 },
+    Case { n: 8192, d: 96, r: 40, latents: LatentSource::Separate, seed: 8 },
 ];
 
 /// ‖z − p‖/‖p‖ in the Frobenius norm, of what attention gives and what the systems give.
@@ -110,7 +110,7 @@ const KEY: u32 = 4;
 const VALUE: u32 = 5;
 const FUNCTIONS: u32 = 6;
 
-/// Latents and projection matrices of a [`Case`].
+/// LatentSource and projection matrices of a [`Case`].
 pub(super) struct Drawn {
     /// y of Q, and y of K and V.
     latents: [Mat<f64>; 2],
@@ -134,8 +134,8 @@ impl Case {
         };
         let y = normal_matrix(seed, LATENT, n, d);
         let other = match latents {
-            Latents::Shared => y.clone(),
-            Latents::Separate => normal_matrix(seed, OTHER_LATENT, n, d),
+            LatentSource::Shared => y.clone(),
+            LatentSource::Separate => normal_matrix(seed, OTHER_LATENT, n, d),
         };
         Ok(Drawn { latents: [y, other], weights: [w_q, weight(KEY), weight(VALUE)] })
     }
@@ -228,7 +228,7 @@ mod tests {
     /// times what rounding leaves of the unchanged one. (Columns of QU beyond r are multiplied by zero.)
     #[test]
     fn other_matrices_do_not_project() {
-        for latents in [Latents::Shared, Latents::Separate] {
+        for latents in [LatentSource::Shared, LatentSource::Separate] {
             let case = Case { n: 128, d: 8, r: 5, latents, seed: 9 };
             let drawn = case.draw().unwrap();
             let [q, _, v] = drawn.matrices();
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn sizes_and_values_without_sense_are_refused() {
-        let case = Case { n: 8, d: 4, r: 2, latents: Latents::Shared, seed: 1 };
+        let case = Case { n: 8, d: 4, r: 2, latents: LatentSource::Shared, seed: 1 };
         for bad in
             [Case { r: 0, ..case }, Case { r: 5, ..case }, Case { d: 8, ..case }, Case { n: 0, ..case }]
         {

@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use burn::tensor::{Tensor, TensorData};
 use galerkin::device::Device;
 use galerkin::models::Field;
-use galerkin::run::RunFolder;
 use galerkin_data::pde::{self, Problem};
 
 use super::cea::{HeadCheck, LayerCheck, check_case, check_model};
-use super::projection::{self, CASES, Case, Latents, ProjectionCheck};
+use super::projection::{self, CASES, Case, LatentSource, ProjectionCheck};
 use super::stability::{self, GridBounds, SmoothFunctions, Stability};
 use crate::experiment::Scale;
-use crate::run::{is_trained, trained_model};
+use crate::runs::{is_trained, trained_model};
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -36,12 +35,12 @@ pub struct TheoryReport {
     /// Céa's inequality on random matrices.
     pub cases: Vec<(Case, LayerCheck)>,
     /// Céa's inequality in the layers of a model.
-    pub layers: Layers,
+    pub layers: ModelLayers,
 }
 
 /// The layers of a model.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Layers {
+pub enum ModelLayers {
     /// Those of the run in this folder.
     Checked(PathBuf, Vec<HeadCheck>),
     /// There was no run in any of these folders.
@@ -64,9 +63,9 @@ impl TheoryReport {
         let check = |case: Case| Ok((case, check_case(case, functions)?));
         let cases = cases.into_iter().map(check).collect::<Result<Vec<_>>>()?;
         let folders = [runs.join(MODEL), PRETRAINED.into()];
-        let layers = match folders.iter().map(RunFolder::new).find(is_trained) {
-            Some(folder) => Layers::Checked(folder.path().into(), heads(&folder, functions, device)?),
-            None => Layers::NotChecked(folders),
+        let layers = match folders.iter().find(|folder| is_trained(folder)) {
+            Some(folder) => ModelLayers::Checked(folder.clone(), heads(folder, functions, device)?),
+            None => ModelLayers::NotChecked(folders),
         };
         let report = Self { projections, stability, functions, cases, layers };
         report.verify()?;
@@ -76,8 +75,8 @@ impl TheoryReport {
     /// An error that names the inequality if one does not hold.
     fn verify(&self) -> Result<()> {
         let heads: &[HeadCheck] = match &self.layers {
-            Layers::Checked(_, heads) => heads,
-            Layers::NotChecked(_) => &[],
+            ModelLayers::Checked(_, heads) => heads,
+            ModelLayers::NotChecked(_) => &[],
         };
         let mut checks =
             self.cases.iter().map(|(_, check)| check).chain(heads.iter().map(|head| &head.check));
@@ -88,7 +87,7 @@ impl TheoryReport {
     pub fn sections(&self) -> String {
         let cea = format!("{CEA}{} functions each.\n", self.functions);
         let layers = match &self.layers {
-            Layers::Checked(folder, heads) => {
+            ModelLayers::Checked(folder, heads) => {
                 let words = format!(
                     "### The layers of a trained model\n\n\
                      The same for the matrices of every encoder layer of {} as its products take them, for an input it was not trained on.\n",
@@ -96,7 +95,7 @@ impl TheoryReport {
                 );
                 section(&words, &head_table(heads))
             }
-            Layers::NotChecked(folders) => {
+            ModelLayers::NotChecked(folders) => {
                 let [run, pretrained] = folders.each_ref().map(|folder| folder.display());
                 format!(
                     "### The layers of a model\n\nNot checked: neither {run} nor {pretrained} is there.\n"
@@ -156,7 +155,7 @@ fn projects(case: Case) -> Result<ProjectionCheck> {
 }
 
 /// On initial values of the law it was trained for, from another seed than its data.
-fn heads(folder: &RunFolder, functions: usize, device: &Device) -> Result<Vec<HeadCheck>> {
+fn heads(folder: &Path, functions: usize, device: &Device) -> Result<Vec<HeadCheck>> {
     let (model, grid) = trained_model(folder, device)?;
     let law = pde::Burgers::default();
     let every = (law.points / grid).max(1);
@@ -185,8 +184,8 @@ fn projection_table(checks: &[ProjectionCheck]) -> Table {
 
 fn sizes(case: &Case) -> Vec<String> {
     let latents = match case.latents {
-        Latents::Shared => "shared",
-        Latents::Separate => "separate",
+        LatentSource::Shared => "shared",
+        LatentSource::Separate => "separate",
     };
     vec![case.n.to_string(), case.d.to_string(), case.r.to_string(), latents.into()]
 }

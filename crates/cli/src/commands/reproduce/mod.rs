@@ -14,7 +14,7 @@ use galerkin::device::{self, Device};
 use galerkin::run::{self, RunFolder};
 use galerkin::train::{Start, estimate};
 use galerkin_paper::report::ErrorReport;
-use galerkin_paper::run::{Outcome, Stage, add_training_time};
+use galerkin_paper::runs::{RowOutcome, Stage, add_training_time};
 use galerkin_paper::{Experiment, Protocol, Row, Table};
 
 use super::generate;
@@ -156,7 +156,7 @@ fn train(row: &Row, args: &Reproduce, device: &Device) -> anyhow::Result<()> {
 }
 
 /// The errors of a run that is over; `None` of others.
-fn outcome(row: &Row, args: &Reproduce, device: &Device) -> anyhow::Result<Option<Outcome>> {
+fn outcome(row: &Row, args: &Reproduce, device: &Device) -> anyhow::Result<Option<RowOutcome>> {
     let folder = folder(row, args);
     match stage(row, &folder)? {
         Stage::Begun(_) => Ok(None),

@@ -7,7 +7,7 @@ use anyhow::Context;
 use galerkin::device::Device;
 use galerkin_data::io::write_whole;
 use galerkin_paper::report::ErrorReport;
-use galerkin_paper::run::Outcome;
+use galerkin_paper::runs::RowOutcome;
 use galerkin_paper::{Experiment, Row};
 
 use super::pictures;
@@ -64,7 +64,7 @@ pub(super) fn origin(experiment: Experiment, args: &Reproduce) -> String {
 
 /// Validation errors of all runs over epochs; of runs that differ by their seed alone, their mean and range.
 fn convergence(report: &ErrorReport) -> Scene {
-    let mut groups: Vec<(&Row, Vec<&Outcome>)> = Vec::new();
+    let mut groups: Vec<(&Row, Vec<&RowOutcome>)> = Vec::new();
     for (row, outcome) in report.ended() {
         match groups.iter_mut().find(|(first, _)| row.is_same_but_for_seed(first)) {
             Some((_, outcomes)) => outcomes.push(outcome),

@@ -3,7 +3,7 @@
 //! This is the only place of the crate that knows the library's configs, folders of runs and evaluations. Beside a run's own files lie
 //! two more: `clock.json`, how long it was trained, and `evaluations.json`, so that nothing is evaluated twice.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use galerkin::config::RunConfig;
@@ -31,7 +31,7 @@ pub enum Stage {
 
 /// What came out of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct RowOutcome {
     /// What its log says.
     pub history: History,
     /// Epochs it was to have.
@@ -79,7 +79,7 @@ impl Row {
     }
 
     /// What came out of its run, which ended with this history. Trials that were not evaluated yet are evaluated now.
-    pub fn outcome(&self, folder: &RunFolder, history: History, device: &Device) -> Result<Outcome> {
+    pub fn outcome(&self, folder: &RunFolder, history: History, device: &Device) -> Result<RowOutcome> {
         let last = match history.diverged {
             true => Vec::new(),
             false => self.errors(folder, Which::Last, device)?,
@@ -91,7 +91,7 @@ impl Row {
         };
         let (config, seconds) = (self.config()?, Clock::read(folder)?.seconds);
         let (epochs, samples) = (config.train.epochs, config.data.train);
-        Ok(Outcome { history, epochs, samples, seconds, last, best })
+        Ok(RowOutcome { history, epochs, samples, seconds, last, best })
     }
 
     /// Mean relative L² error of every trial.
@@ -132,15 +132,16 @@ pub fn add_training_time(folder: &RunFolder, time: Duration) -> Result<()> {
     write_json(Clock::path(folder), &clock)
 }
 
-/// The last weights of a run, and the grid they were trained on.
-pub(crate) fn trained_model(folder: &RunFolder, device: &Device) -> Result<(Model, usize)> {
+/// The last weights of the run in a folder, and the grid they were trained on.
+pub(crate) fn trained_model(folder: &Path, device: &Device) -> Result<(Model, usize)> {
+    let folder = RunFolder::new(folder);
     let (model, _) = folder.model(Which::Last, device)?;
     Ok((model, folder.config()?.data.grid))
 }
 
-/// Whether a run has last weights.
-pub(crate) fn is_trained(folder: &RunFolder) -> bool {
-    folder.weights_file(Which::Last).exists()
+/// Whether the run in a folder has last weights.
+pub(crate) fn is_trained(folder: &Path) -> bool {
+    RunFolder::new(folder).weights_file(Which::Last).exists()
 }
 
 /// `clock.json` of a run.
