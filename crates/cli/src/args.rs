@@ -7,8 +7,10 @@ pub use bench::{Bench, BenchKind, BenchOptions, MeasureArgs, Pass, PytorchArgs, 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use galerkin_paper::{Experiment, Scale};
 
 use crate::figures;
 
@@ -418,10 +420,10 @@ trained once. The table is written to results/DATE-NAME-SCALE with its numbers, 
 so.")]
 pub struct Reproduce {
     /// Which
-    #[arg(value_enum, hide_possible_values = false)]
-    pub name: Experiment,
+    #[arg(value_parser = experiments(), hide_possible_values = false)]
+    pub name: ExperimentChoice,
     /// quick: minutes, few samples; cpu: hours on two cores; paper: its protocol
-    #[arg(long, value_enum, default_value_t = Scale::Quick, hide_possible_values = true)]
+    #[arg(long, value_parser = scales(), default_value = Scale::Quick.name(), hide_possible_values = true)]
     pub scale: Scale,
     /// One row alone; may be repeated
     #[arg(long, value_name = "ROW")]
@@ -440,69 +442,13 @@ pub struct Reproduce {
     pub quiet: bool,
 }
 
-/// What the paper measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Experiment {
-    /// Burgers' equation: four kinds of attention with two norms, and FNO1d
-    Burgers,
-    /// The Galerkin transformer on Burgers' equation with several initialisations
-    BurgersInit,
-    /// What our departures from the authors' code change
-    Corrections,
-    /// Darcy flow
-    Darcy,
-    /// The coefficient of Darcy flow from its solution, at several levels of noise
-    DarcyInverse,
-    /// Trained at one level of noise, evaluated at others
-    Noise,
-    /// Memory, speed and operations of four kinds of attention
-    MemorySpeed,
-    /// Several seeds
-    Seeds,
-    /// The paper's theorems: projection, lower bound, Céa's inequality
-    Theory,
-    /// All of these
-    All,
-}
-
-impl Experiment {
+/// One experiment of the paper, or every one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExperimentChoice {
+    /// This one.
+    One(Experiment),
     /// Every one.
-    pub const ALL: [Experiment; 9] = [
-        Experiment::Burgers,
-        Experiment::BurgersInit,
-        Experiment::Corrections,
-        Experiment::Darcy,
-        Experiment::DarcyInverse,
-        Experiment::Noise,
-        Experiment::MemorySpeed,
-        Experiment::Seeds,
-        Experiment::Theory,
-    ];
-
-    /// As it is written in commands and folders.
-    pub fn name(self) -> String {
-        self.to_possible_value().map_or(String::new(), |value| value.get_name().into())
-    }
-}
-
-/// How much of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
-pub enum Scale {
-    Quick,
-    Cpu,
-    Paper,
-}
-
-impl Scale {
-    /// As it is written in commands and folders.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scale::Quick => "quick",
-            Scale::Cpu => "cpu",
-            Scale::Paper => "paper",
-        }
-    }
+    All,
 }
 
 /// Weights of others.
@@ -526,6 +472,20 @@ pub struct ImportWeights {
     /// Change a setting
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub set: Vec<(String, String)>,
+}
+
+/// The paper crate's names, and one for all of them.
+fn experiments() -> impl TypedValueParser<Value = ExperimentChoice> {
+    let one =
+        Experiment::ALL.map(|experiment| PossibleValue::new(experiment.name()).help(experiment.about()));
+    let all = PossibleValue::new("all").help("All of these");
+    PossibleValuesParser::new(one.into_iter().chain([all]))
+        .map(|name| Experiment::named(&name).map_or(ExperimentChoice::All, ExperimentChoice::One))
+}
+
+fn scales() -> impl TypedValueParser<Value = Scale> {
+    PossibleValuesParser::new(Scale::ALL.map(Scale::name))
+        .map(|name| Scale::named(&name).expect("one of the names"))
 }
 
 /// A key and its value.

@@ -55,12 +55,24 @@ fn is_usage(cause: &(dyn std::error::Error + 'static)) -> bool {
         use galerkin_data::Error::{Invalid, Setting, Subsample};
         matches!(error, Invalid { .. } | Setting { .. } | Subsample { .. })
     };
+    let run = |error: &Run| match error {
+        Run::Model(error) => model(error),
+        Run::Data(error) => data(error),
+        _ => false,
+    };
+    let paper = |error: &galerkin_paper::Error| {
+        use galerkin_paper::Error::{Data, Operator, Run, Setting};
+        match error {
+            Setting { .. } => true,
+            Operator(error) => model(error),
+            Run(error) => run(error),
+            Data(error) => data(error),
+            _ => false,
+        }
+    };
     // An error that only passes another one on does not name it as its source.
     cause.downcast_ref().is_some_and(model)
         || cause.downcast_ref().is_some_and(data)
-        || cause.downcast_ref().is_some_and(|error| match error {
-            Run::Model(error) => model(error),
-            Run::Data(error) => data(error),
-            _ => false,
-        })
+        || cause.downcast_ref().is_some_and(run)
+        || cause.downcast_ref().is_some_and(paper)
 }

@@ -13,7 +13,7 @@ use anyhow::Context;
 
 pub(super) use self::measure::Report;
 pub(super) use self::process::Cost;
-pub(super) use self::rows::{KINDS, Row};
+pub(super) use self::rows::Row;
 
 use self::process::{Side, interleave, say};
 use self::report::{Spread, milliseconds};

@@ -19,7 +19,7 @@ pub(in crate::commands) struct Row {
     pub(super) passes: &'static [Pass],
 }
 
-pub(in crate::commands) const KINDS: [(&str, AttentionKind); 4] = [
+pub(super) const KINDS: [(&str, AttentionKind); 4] = [
     ("gt", AttentionKind::Galerkin),
     ("ft", AttentionKind::Fourier),
     ("lt", AttentionKind::Linear),
@@ -99,7 +99,7 @@ impl Row {
         Self { name, network, batch, grid, passes: BOTH }
     }
 
-    pub(in crate::commands) fn points(&self) -> usize {
+    pub(super) fn points(&self) -> usize {
         self.grid.iter().product()
     }
 }

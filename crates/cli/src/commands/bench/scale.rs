@@ -3,7 +3,7 @@
 use anyhow::bail;
 use galerkin::layers::AttentionKind;
 use galerkin::models::Transformer2dConfig;
-use galerkin::theory::stability::exponent;
+use galerkin_paper::growth::exponent;
 
 use super::process::{Cost, Measured, say};
 use super::report::{self, Spread, milliseconds};

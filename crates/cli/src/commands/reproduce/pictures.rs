@@ -1,4 +1,4 @@
-//! What the runs of a study look like: test samples, latent functions, and coefficients found from noisy solutions.
+//! What the runs of an experiment look like: test samples, latent functions, and coefficients found from noisy solutions.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -6,10 +6,11 @@ use std::path::Path;
 use galerkin::device::Device;
 use galerkin::evaluate::Evaluator;
 use galerkin::run::Which;
+use galerkin_paper::report::ErrorReport;
+use galerkin_paper::{Experiment, Row};
 
-use super::experiments::{Row, Study};
-use super::{Outcome, folder};
-use crate::args::{Experiment, Reproduce};
+use super::folder;
+use crate::args::Reproduce;
 use crate::commands::drawing::{field, first_channel, rows};
 use crate::commands::plot;
 use crate::figures::{Picture, Scene, gallery};
@@ -20,17 +21,15 @@ const SAMPLES: usize = 3;
 /// Draws into a folder; gives the names of the figures.
 pub(super) fn draw(
     experiment: Experiment,
-    study: &Study,
-    found: &[Option<Outcome>],
+    report: &ErrorReport,
     args: &Reproduce,
     device: &Device,
     at: &Path,
 ) -> anyhow::Result<Vec<String>> {
     let mut models = Vec::new();
-    for (row, found) in study.rows.iter().zip(found) {
+    for (row, outcome) in report.ended() {
         // A run that diverged has no last weights.
-        let trained = found.as_ref().is_some_and(|found| !found.last.is_empty());
-        if !trained || !(row.pictured || experiment == Experiment::Noise) {
+        if outcome.last.is_empty() || !(row.pictured || experiment == Experiment::Noise) {
             continue;
         }
         // The tables need no data once they were made; only pictures do.
@@ -51,7 +50,7 @@ pub(super) fn draw(
         }
     }
     if experiment == Experiment::Noise && !models.is_empty() {
-        save("reconstructions".into(), &reconstructions(study.title, &models)?)?;
+        save("reconstructions".into(), &reconstructions(report.protocol.title, &models)?)?;
     }
     Ok(names)
 }
@@ -62,15 +61,14 @@ fn reconstructions(title: &str, models: &[(&Row, Evaluator)]) -> anyhow::Result<
     let mut found = Vec::new();
     for (k, (row, evaluator)) in models.iter().enumerate() {
         let mut coefficients = Vec::new();
-        for setting in &row.settings {
-            let shown = evaluator.show(setting.grid, setting.noise, 1)?;
+        for trial in &row.trials {
+            let shown = evaluator.show(trial.grid, trial.noise, 1)?;
             if k == 0 {
-                measured.extend(
-                    rows(&shown.inputs).into_iter().map(|u| (format!("u, ε = {}", setting.noise), u)),
-                );
+                measured
+                    .extend(rows(&shown.inputs).into_iter().map(|u| (format!("u, ε = {}", trial.noise), u)));
             }
             for (a, error) in rows(&shown.predictions).into_iter().zip(&shown.errors) {
-                coefficients.push((format!("ε = {}: error {:.3}", setting.noise, error), a));
+                coefficients.push((format!("ε = {}: error {:.3}", trial.noise, error), a));
             }
         }
         found.push((row.label.clone(), coefficients));

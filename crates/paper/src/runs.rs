@@ -1,0 +1,186 @@
+//! Rows as runs of the library: their config, their data, how far they are, and what came out.
+//!
+//! This is the only place of the crate that knows the library's configs, folders of runs and evaluations. Beside a run's own files lie
+//! two more: `clock.json`, how long it was trained, and `evaluations.json`, so that nothing is evaluated twice.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use galerkin::config::RunConfig;
+use galerkin::device::Device;
+use galerkin::evaluate::{Evaluation, Evaluator};
+use galerkin::models::Model;
+use galerkin::run::{History, RunFolder, Which};
+use galerkin_data::io::write_whole;
+use galerkin_data::pde::{self, Problem};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::Scale;
+use crate::protocol::Row;
+use crate::{Error, Result};
+
+/// How far a run is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stage {
+    /// It can go on after so many steps.
+    Begun(u64),
+    /// It is over, perhaps because it diverged.
+    Ended(History),
+}
+
+/// What came out of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowOutcome {
+    /// What its log says.
+    pub history: History,
+    /// Epochs it was to have.
+    pub epochs: u32,
+    /// Samples it was trained on.
+    pub samples: usize,
+    /// How long it was trained, 0 if nobody knows.
+    pub seconds: f64,
+    /// Mean relative L² errors with the weights of the last step, for every trial of the row; nothing if the run diverged.
+    pub last: Vec<f64>,
+    /// The same with the weights of the smallest validation error; nothing if there was no epoch.
+    pub best: Vec<f64>,
+}
+
+impl Row {
+    /// The config of its run.
+    pub fn config(&self) -> Result<RunConfig> {
+        let settings: Vec<_> =
+            self.settings.iter().map(|(key, value)| (key.to_string(), value.clone())).collect();
+        Ok(RunConfig::preset(self.preset.parse()?).with(&settings)?)
+    }
+
+    /// The problem whose samples it learns from.
+    pub fn problem(&self, scale: Scale) -> Problem {
+        match (self.is_on_line(), scale) {
+            (true, Scale::Quick) => Problem::Burgers(pde::Burgers { points: 512, ..Default::default() }),
+            (true, _) => Problem::Burgers(pde::Burgers::default()),
+            (false, Scale::Quick) => Problem::Darcy(pde::Darcy { points: 85, ..Default::default() }),
+            (false, _) => Problem::Darcy(pde::Darcy::default()),
+        }
+    }
+
+    /// How far its run in a folder is. A run with other settings there is an error.
+    pub fn stage(&self, folder: &RunFolder) -> Result<Stage> {
+        if !folder.config_file().exists() {
+            return Ok(Stage::Begun(0));
+        }
+        let config = self.config()?;
+        if folder.config()? != config {
+            return Err(Error::OtherRun { path: folder.path().into() });
+        }
+        let history = folder.history()?;
+        let trained = history.steps >= config.total_steps() && folder.weights_file(Which::Last).exists();
+        Ok(if history.diverged || trained { Stage::Ended(history) } else { Stage::Begun(history.steps) })
+    }
+
+    /// What came out of its run, which ended with this history. Trials that were not evaluated yet are evaluated now.
+    pub fn outcome(&self, folder: &RunFolder, history: History, device: &Device) -> Result<RowOutcome> {
+        let last = match history.diverged {
+            true => Vec::new(),
+            false => self.errors(folder, Which::Last, device)?,
+        };
+        // A run that diverged in its first epoch has none.
+        let best = match folder.weights_file(Which::Best).exists() {
+            true => self.errors(folder, Which::Best, device)?,
+            false => Vec::new(),
+        };
+        let (config, seconds) = (self.config()?, Clock::read(folder)?.seconds);
+        let (epochs, samples) = (config.train.epochs, config.data.train);
+        Ok(RowOutcome { history, epochs, samples, seconds, last, best })
+    }
+
+    /// Mean relative L² error of every trial.
+    fn errors(&self, folder: &RunFolder, which: Which, device: &Device) -> Result<Vec<f64>> {
+        let path = folder.path().join("evaluations.json");
+        let mut known: Vec<KnownEvaluation> = read_json(path.clone())?;
+        let name = match which {
+            Which::Last => "last",
+            Which::Best => "best",
+        };
+        let mut evaluator = None;
+        let mut errors = Vec::new();
+        for trial in &self.trials {
+            let same = |known: &&KnownEvaluation| {
+                let KnownEvaluation { which, evaluation } = known;
+                which == name && (evaluation.grid, evaluation.noise) == (trial.grid, trial.noise)
+            };
+            if let Some(known) = known.iter().find(same) {
+                errors.push(known.evaluation.relative_l2.mean);
+                continue;
+            }
+            let evaluator = match &evaluator {
+                Some(evaluator) => evaluator,
+                None => evaluator.insert(Evaluator::open(folder, which, None, device)?),
+            };
+            let evaluation = evaluator.evaluate(trial.grid, trial.noise)?;
+            errors.push(evaluation.relative_l2.mean);
+            known.push(KnownEvaluation { which: name.into(), evaluation });
+            write_json(path.clone(), &known)?;
+        }
+        Ok(errors)
+    }
+}
+
+/// Adds to how long a run was trained, over all its parts.
+pub fn add_training_time(folder: &RunFolder, time: Duration) -> Result<()> {
+    let clock = Clock { seconds: Clock::read(folder)?.seconds + time.as_secs_f64() };
+    write_json(Clock::path(folder), &clock)
+}
+
+/// The last weights of the run in a folder, and the grid they were trained on.
+pub(crate) fn trained_model(folder: &Path, device: &Device) -> Result<(Model, usize)> {
+    let folder = RunFolder::new(folder);
+    let (model, _) = folder.model(Which::Last, device)?;
+    Ok((model, folder.config()?.data.grid))
+}
+
+/// Whether the run in a folder has last weights.
+pub(crate) fn is_trained(folder: &Path) -> bool {
+    RunFolder::new(folder).weights_file(Which::Last).exists()
+}
+
+/// `clock.json` of a run.
+#[derive(Default, Serialize, Deserialize)]
+struct Clock {
+    seconds: f64,
+}
+
+impl Clock {
+    fn path(folder: &RunFolder) -> PathBuf {
+        folder.path().join("clock.json")
+    }
+
+    fn read(folder: &RunFolder) -> Result<Self> {
+        read_json(Self::path(folder))
+    }
+}
+
+/// An entry of `evaluations.json`.
+#[derive(Serialize, Deserialize)]
+struct KnownEvaluation {
+    which: String,
+    evaluation: Evaluation,
+}
+
+/// What a file holds; nothing if it is not there.
+fn read_json<T: Default + DeserializeOwned>(path: PathBuf) -> Result<T> {
+    if !path.exists() {
+        return Ok(T::default());
+    }
+    match std::fs::read(&path) {
+        Ok(text) => serde_json::from_slice(&text).map_err(|source| Error::Json { path, source }),
+        Err(source) => Err(Error::Io { path, source }),
+    }
+}
+
+fn write_json<T: Serialize>(path: PathBuf, value: &T) -> Result<()> {
+    match serde_json::to_string(value) {
+        Ok(text) => Ok(write_whole(path, text.as_bytes())?),
+        Err(source) => Err(Error::Json { path, source }),
+    }
+}
