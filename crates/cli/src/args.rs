@@ -45,15 +45,9 @@ pub enum Command {
     Import(Import),
     /// Say what a dataset, a run or a file holds
     Info(Info),
-    /// Print the configuration of a preset, to be changed and trained from a file
-    #[command(
-        after_help = "Example:\n  galerkin config burgers > mine.toml && galerkin train mine.toml --out runs/mine"
-    )]
-    Config {
-        /// burgers, darcy, darcy-inverse, fno-burgers or fno-darcy
-        preset: String,
-    },
-    /// Train a preset or a configuration; missing data of a preset are generated first
+    /// Print the configuration of a preset, or one for a dataset, to be changed and trained from a file
+    Config(Config),
+    /// Train on a dataset, or a preset, or a configuration; missing data of a preset are generated first
     Train(Train),
     /// Errors of a trained model on any grid and with any noise, beside the classical solver
     Evaluate(Evaluate),
@@ -120,7 +114,7 @@ pub struct Samples {
     /// Folder to write
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// paper: 1,024 samples to train and 100 to test, the last of the same folder, on 8192 points or 421 × 421
+    /// paper: 1,224 samples on 8192 points or 421 × 421: 1,024 to train, 100 to validate, the last 100 to test
     #[arg(long, hide_possible_values = true, conflicts_with_all = ["samples", "grid"])]
     pub preset: Option<Preset>,
     /// No progress
@@ -276,25 +270,57 @@ pub struct Info {
     pub expand: u64,
 }
 
+/// A configuration.
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Examples:
+  galerkin config --data datasets/mine > mine.toml && galerkin train mine.toml --out runs/mine
+  galerkin config --data datasets/mine --network fno
+  galerkin config burgers")]
+pub struct Config {
+    /// burgers, darcy, darcy-inverse, fno-burgers or fno-darcy
+    pub preset: Option<String>,
+    /// A dataset to propose a network and a training for, or to fit the preset to
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Which network to propose [default: transformer]
+    #[arg(long, value_name = "KIND", conflicts_with = "preset")]
+    pub network: Option<NetworkWord>,
+}
+
+/// Kinds of networks that can be proposed.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+#[allow(missing_docs)]
+pub enum NetworkWord {
+    #[default]
+    Transformer,
+    Fno,
+}
+
 /// A training.
 #[derive(Debug, Group)]
 #[command(after_help = "\
 Examples:
+  galerkin train --data datasets/mine --out runs/mine
+  galerkin train --data datasets/mine --network fno --set train.epochs=50 --out runs/mine-fno
   galerkin train burgers --out runs/burgers
   galerkin train burgers --out runs/burgers --resume
-  galerkin train darcy --set data.grid=85 --set data.coarse=29 --set train.epochs=50 --out runs/darcy
-  galerkin train mine.toml --data datasets/mine --out runs/mine
+  galerkin train darcy --set data.grid=85 --set network.lift.coarse=29 --out runs/darcy
+  galerkin train mine.toml --out runs/mine
 
-Keys of --set are those of `galerkin config PRESET`: model.attention, model.norm, model.layers, model.width, data.grid, data.noise,
-train.epochs, train.batch, train.lr, train.seed, checkpoint.every_steps and the others. RAYON_NUM_THREADS sets the number of threads,
-which changes no bit of the result.")]
+Without a preset or a file a network and a training are proposed for the dataset: `galerkin config --data DIR` shows them. Keys of --set
+are those that `galerkin config` prints: network.encoder.attention, data.grid, train.epochs, loss.gamma and the others.
+RAYON_NUM_THREADS sets the number of threads, which changes no bit of the result.")]
 pub struct Train {
     /// A preset (burgers, darcy, darcy-inverse, fno-burgers, fno-darcy) or a file
     #[arg(value_name = "PRESET|CONFIG.toml")]
-    pub what: String,
-    /// The dataset [default: datasets/burgers or datasets/darcy]
+    pub what: Option<String>,
+    /// The dataset [default: that of the preset or the file]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Which network to propose for the dataset [default: transformer]
+    #[arg(long, value_name = "KIND")]
+    pub network: Option<NetworkWord>,
     /// Folder of the run [default: runs/ and the name of the preset]
     #[arg(long, value_name = "RUN")]
     pub out: Option<PathBuf>,
@@ -334,7 +360,7 @@ pub struct Evaluate {
     /// Another dataset than that of the run
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Points, a side in 2D; may be repeated [default: those trained on]
+    /// Points along the first axis; may be repeated [default: those trained on, or those of --data]
     #[arg(long, value_name = "n")]
     pub grid: Vec<usize>,
     /// Noise on the inputs; may be repeated [default: that trained with]

@@ -47,32 +47,8 @@ fn report(error: &anyhow::Error) -> ExitCode {
 
 /// Whether something that was asked for cannot be, whoever found out.
 fn is_usage(cause: &(dyn std::error::Error + 'static)) -> bool {
-    use galerkin::run::Error as Run;
-    let model = |error: &galerkin::Error| {
-        matches!(error, galerkin::Error::Config { .. } | galerkin::Error::Setting { .. })
-    };
-    let data = |error: &galerkin_data::Error| {
-        use galerkin_data::Error::{Invalid, Setting, Subsample};
-        matches!(error, Invalid { .. } | Setting { .. } | Subsample { .. })
-    };
-    let run = |error: &Run| match error {
-        Run::Model(error) => model(error),
-        Run::Data(error) => data(error),
-        _ => false,
-    };
-    let paper = |error: &galerkin_paper::Error| {
-        use galerkin_paper::Error::{Data, Operator, Run, Setting};
-        match error {
-            Setting { .. } => true,
-            Operator(error) => model(error),
-            Run(error) => run(error),
-            Data(error) => data(error),
-            _ => false,
-        }
-    };
     // An error that only passes another one on does not name it as its source.
-    cause.downcast_ref().is_some_and(model)
-        || cause.downcast_ref().is_some_and(data)
-        || cause.downcast_ref().is_some_and(run)
-        || cause.downcast_ref().is_some_and(paper)
+    cause.downcast_ref().is_some_and(galerkin::Error::is_usage)
+        || cause.downcast_ref().is_some_and(galerkin_data::Error::is_usage)
+        || cause.downcast_ref().is_some_and(galerkin_paper::Error::is_usage)
 }

@@ -136,10 +136,10 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Whether what was asked for cannot be done, whatever the files hold: a wrong setting or shape.
+    /// Whether what was asked for cannot be done, whatever the files hold.
     pub fn is_usage(&self) -> bool {
         match self {
-            Error::Shape { .. } | Error::Modes { .. } | Error::Config { .. } | Error::Setting { .. } => true,
+            Error::Modes { .. } | Error::Config { .. } | Error::Setting { .. } => true,
             Error::Data(error) => error.is_usage(),
             _ => false,
         }

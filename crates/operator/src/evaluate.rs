@@ -182,6 +182,13 @@ impl Evaluator {
         &self.dataset
     }
 
+    /// Points along the first axis of the grid that is evaluated on unless another is asked for: that of the training, or the dataset's own if it has
+    /// no such grid.
+    pub fn grid(&self) -> Result<usize> {
+        let (trained, own) = (self.config.data.grid, self.dataset.grid()?);
+        Ok(if own.stride_to(trained).is_ok() { trained } else { own.axes[0].points })
+    }
+
     /// The dataset as the model sees it on a grid, without normalisation and noise.
     pub fn seen(&self, grid: usize) -> Result<Dataset> {
         self.view(grid, 0.0)?.plain(&self.dataset)

@@ -11,15 +11,18 @@ use burn::tensor::Tensor;
 use case::{Case, Hyper, Outputs, device, folder, routes, sidecars, to_vec};
 use galerkin::init::Builder;
 use galerkin::layers::*;
-use galerkin::loss::{Ends, Gradient2d, Loss, Loss1dConfig, Loss2dConfig};
+use galerkin::loss::{GridLoss, Loss, LossTarget};
 use galerkin::metrics::{Summary, relative_l2};
-use galerkin::models::*;
+use galerkin::networks::{
+    Boundary, Coordinates, InterpolationConfig, LiftConfig, Network, NetworkConfig, ResampledSizes,
+};
 use galerkin::ops::AttentionInput;
+use galerkin::optimizer::{Optimizer, OptimizerConfig};
 use galerkin::reference::{export, export_gradients};
-use galerkin::train::{Optimizer, OptimizerConfig, Pace, Schedule};
+use galerkin::schedule::{Rates, Schedule};
 use galerkin::weights::import_torch;
 use galerkin_data::Array;
-use galerkin_data::normalize::Fit;
+use galerkin_data::normalize::{Fit, Normalizer};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -175,24 +178,25 @@ fn encoder(case: &Case) -> bool {
 }
 
 fn spectral_1d(case: &Case) -> bool {
-    let module = spectral_config(case).init_1d(&mut builder()).unwrap();
-    case.run(module, &["out.freq"], |module, x: Tensor<3>| module.forward(x, Mode::Evaluate).unwrap().into());
+    let module = spectral_config(case, 1).init(&mut builder()).unwrap();
+    case.run(module, &["out.freq"], |module, x: Tensor<3>| {
+        let n = x.dims()[1];
+        module.forward(x, &[n], Mode::Evaluate).unwrap().into()
+    });
     true
 }
 
 fn spectral_2d(case: &Case) -> bool {
-    let module = spectral_config(case).init_2d(&mut builder()).unwrap();
+    let module = spectral_config(case, 2).init(&mut builder()).unwrap();
     match case.array("in.x").shape.len() {
         4 => case.run(module, &["out.freq"], |module, x: Tensor<4>| {
-            module.forward(x, Mode::Evaluate).unwrap().into()
+            let (x, grid) = points_of(x);
+            on_square(module.forward(x, &grid, Mode::Evaluate).unwrap(), grid).into()
         }),
         // Flat points of a square: the same values.
         _ => case.run(module, &["out.freq"], |module, x: Tensor<3>| {
-            let [batch, points, inputs] = x.dims();
-            let n = points.isqrt();
-            let y = module.forward(x.reshape([batch, n, n, inputs]), Mode::Evaluate).unwrap();
-            let outputs = y.dims()[3];
-            y.reshape([batch, points, outputs]).into()
+            let n = x.dims()[1].isqrt();
+            module.forward(x, &[n, n], Mode::Evaluate).unwrap().into()
         }),
     }
     true
@@ -262,6 +266,7 @@ fn spectral_decoder(case: &Case) -> bool {
     ]);
     let (dim, channels) = (hyper.size("spacial_dim"), hyper.size("freq_dim"));
     let config = SpectralDecoderConfig {
+        axes: dim,
         inputs: hyper.size("in_dim"),
         coordinates: if hyper.flag("spacial_fc", false) { dim } else { 0 },
         hidden: hyper.size("n_hidden"),
@@ -275,13 +280,22 @@ fn spectral_decoder(case: &Case) -> bool {
         activation: hyper.activation("activation", Activation::Silu),
         last_activation: hyper.flag("last_activation", true),
         dropout: 0.0,
+        law: SpectralLaw::Normal,
+    };
+    let module = config.init(&mut builder()).unwrap();
+    let forward = |module: &SpectralDecoder, x: Tensor<3>, at: Option<Tensor<3>>, grid: &[usize]| {
+        let padding = vec![0; grid.len()];
+        module.forward(x, at, grid, &padding, Mode::Evaluate, &mut |_, _| {}).unwrap()
     };
     match dim {
-        1 => case.run(config.init_1d(&mut builder()).unwrap(), &[], |module, x| {
-            module.forward(x, grid(case), Mode::Evaluate).unwrap().into()
+        1 => case.run(module, &[], |module, x: Tensor<3>| {
+            let n = x.dims()[1];
+            forward(module, x, grid(case), &[n]).into()
         }),
-        2 => case.run(config.init_2d(&mut builder()).unwrap(), &[], |module, x| {
-            module.forward(x, grid(case), Mode::Evaluate).unwrap().into()
+        2 => case.run(module, &[], |module, x: Tensor<4>| {
+            let (x, points) = points_of(x);
+            let at = grid(case).map(|at| points_of(at).0);
+            on_square(forward(module, x, at, &points), points).into()
         }),
         _ => hyper.unknown("spacial_dim"),
     }
@@ -323,18 +337,21 @@ fn pointwise_decoder(case: &Case) -> bool {
 
 fn unit_gaussian(case: &Case) -> bool {
     let hyper = case.hyper(&["eps"]);
-    assert_eq!(hyper.number("eps"), Normalizer::EPS, "{}", case.file);
+    assert_eq!(hyper.number("eps"), TargetNormalizer::EPS, "{}", case.file);
     let device = device();
     let Array { shape, values } = case.array("in.x");
     let mut fit = Fit::new(&shape[1..]);
     values.chunks_exact(values.len() / shape[0]).for_each(|sample| fit.add(sample).unwrap());
-    let normalizer = Normalizer::from_fit(&fit.finish().unwrap(), &device).unwrap();
-    let x: Tensor<4> = case.tensor("in.x", &device);
-    case.check("f64 sums", "out.mean", &to_vec(normalizer.mean.clone()));
-    case.check("f64 sums", "out.std", &to_vec(normalizer.deviation.clone()));
-    let y = normalizer.normalize(x.clone()).unwrap();
+    let normalizer = TargetNormalizer::new(&fit.finish().unwrap(), &device).unwrap();
+    let (x, grid) = points_of(case.tensor("in.x", &device));
+    let [mean, deviation] = normalizer.arrays();
+    assert_eq!([&mean.shape[..], &deviation.shape], [&shape[1..]; 2], "{}", case.file);
+    case.check("f64 sums", "out.mean", &mean.values);
+    case.check("f64 sums", "out.std", &deviation.values);
+    let closed = [false; 2];
+    let y = normalizer.normalize(x, &grid, &closed).unwrap();
     case.check("composed", "out.y", &to_vec(y.clone()));
-    case.check("there and back", "in.x", &to_vec(normalizer.denormalize(y).unwrap()));
+    case.check("there and back", "in.x", &to_vec(normalizer.denormalize(y, &grid, &closed).unwrap()));
     true
 }
 
@@ -359,7 +376,7 @@ fn relative_loss(case: &Case) -> bool {
     hyper.only("delta", &[json!(0.0)]);
     hyper.only("metric_reduction", &[json!("L1")]);
     hyper.only("return_norm", &[json!(true)]);
-    let (h, gamma, ends) = (hyper.number("h"), hyper.number("gamma"), Ends::Interior);
+    let (h, gamma) = (hyper.number("h"), hyper.number("gamma"));
     let regularized = hyper.need("regularizer") == &json!(true);
     hyper.only("regularizer", &[json!(true), json!(false)]);
     let device = device();
@@ -367,26 +384,35 @@ fn relative_loss(case: &Case) -> bool {
         "WeightedL2Loss" => {
             hyper.only("dim", &[json!(1)]);
             hyper.only("eps", &[]);
-            let config = Loss1dConfig { spacing: h, gamma, ends };
-            check_loss(case, |p| {
-                let derivative = regularized.then(|| case.tensor("in.targets_prime", &device));
-                config.forward(p, case.tensor("in.targets", &device), derivative).unwrap()
+            let grid_loss = interior_loss(&case.shape::<2>("in.preds")[1..], h, gamma, 0.0);
+            check_loss(case, |p: Tensor<2>| {
+                let column = |x: Tensor<2>| x.unsqueeze_dim::<3>(2);
+                let values = column(case.tensor("in.targets", &device));
+                let slopes = regularized.then(|| column(case.tensor("in.targets_prime", &device)));
+                grid_loss.forward(column(p), LossTarget { values, slopes, weight: None }).unwrap()
             });
         }
         "WeightedL2Loss2d" => {
             hyper.only("dim", &[json!(2)]);
-            let config = Loss2dConfig { spacing: [h; 2], gamma, eps: hyper.number("eps"), ends };
-            check_loss(case, |p| {
-                let gradient = regularized.then(|| Gradient2d {
-                    gradient: case.tensor("in.targets_prime", &device),
-                    coefficient: Some(case.tensor("in.K", &device)),
-                });
-                config.forward(p, case.tensor("in.targets", &device), gradient).unwrap()
+            let grid_loss = interior_loss(&case.shape::<3>("in.preds")[1..], h, gamma, hyper.number("eps"));
+            check_loss(case, |p: Tensor<3>| {
+                let column = |x: Tensor<3>| points_of(x.unsqueeze_dim::<4>(3)).0;
+                let values = column(case.tensor("in.targets", &device));
+                let slopes = regularized.then(|| points_of(case.tensor("in.targets_prime", &device)).0);
+                let weight = regularized.then(|| column(case.tensor("in.K", &device)));
+                grid_loss.forward(column(p), LossTarget { values, slopes, weight }).unwrap()
             });
         }
         _ => hyper.unknown("loss_class"),
     }
     true
+}
+
+/// The reference's loss: the same spacing along every axis, and differences at inner points alone.
+fn interior_loss(grid: &[usize], h: f64, gamma: f64, eps: f64) -> GridLoss {
+    let axes = grid.len();
+    let (grid, spacing, periodic) = (grid.to_vec(), vec![h; axes], vec![false; axes]);
+    GridLoss { grid, spacing, periodic, gamma, eps, channels: Vec::new() }
 }
 
 /// Compares the parts of a loss, the gradients of the total and of the data term, and the metric.
@@ -460,100 +486,126 @@ const ENCODER: [&str; 9] = [
     "norm_eps",
 ];
 
-fn model_encoder(hyper: &Hyper, eps: f64) -> EncoderLayerConfig {
+/// `[network.encoder]` of a config, on a grid of so many axes.
+fn model_encoder(hyper: &Hyper, axes: usize, eps: f64) -> Value {
     let norm_after = hyper.flag("layer_norm", true);
     let inside = hyper.flag("attn_norm", !norm_after) || !norm_after;
-    EncoderLayerConfig {
-        attention: AttentionConfig {
-            kind: attention_kind(hyper),
-            features: hyper.size("n_hidden"),
-            heads: hyper.size("n_head"),
-            coordinates: hyper.size("pos_dim"),
-            norm: if inside { HeadNorm::Layer } else { HeadNorm::None },
-            eps,
-            dropout: 0.0,
-            gain: 0.01,
-            diagonal: 0.01,
-        },
-        hidden: hyper.size("dim_feedforward"),
-        activation: Activation::Relu,
-        norm_after,
-        eps,
-        minus: minus(hyper),
-        residual_dropout: 0.0,
-        hidden_dropout: 0.0,
+    if hyper.size("pos_dim") != axes {
+        hyper.unknown("pos_dim");
     }
+    json!({
+        "attention": attention_kind(hyper),
+        "layers": hyper.size("num_encoder_layers"),
+        "width": hyper.size("n_hidden"),
+        "heads": hyper.size("n_head"),
+        "hidden": hyper.size("dim_feedforward"),
+        "activation": "relu",
+        "head_norm": if inside { HeadNorm::Layer } else { HeadNorm::None },
+        "residual_norm": norm_after,
+        "eps": eps,
+        "minus": minus(hyper),
+        "gain": 0.01,
+        "diagonal": 0.01,
+        "equal_layers": true,
+        "attention_dropout": 0.0,
+        "residual_dropout": 0.0,
+        "hidden_dropout": 0.0,
+    })
+}
+
+/// The config of these words; what does not belong to one panics.
+fn network_config(case: &Case, words: Value) -> NetworkConfig {
+    serde_json::from_value(words).unwrap_or_else(|e| panic!("{}: {e}", case.file))
+}
+
+fn init(config: &NetworkConfig) -> Network {
+    config.init(0, &device()).unwrap()
 }
 
 fn transformer_1d(case: &Case) -> bool {
-    case.run(transformer_1d_config(case, case.all_hyper()).init(&mut builder()).unwrap(), &[], |model, x| {
-        forward_1d(case, model, x)
-    });
+    let network = init(&transformer_1d_config(case, case.all_hyper()));
+    case.run(network, &[], |network, x| forward_1d(case, network, x));
     true
 }
 
-fn forward_1d(case: &Case, model: &Transformer1d, x: Tensor<3>) -> Outputs<3> {
+fn forward_1d(case: &Case, network: &Network, x: Tensor<3>) -> Outputs<3> {
     let mut others = BTreeMap::new();
-    let coordinates = case.tensor("in.pos", &device());
-    let y = model.forward_at(x, coordinates, Mode::Evaluate, &mut collect(&mut others)).unwrap();
+    let (n, at) = (x.dims()[1], Some(line_coordinates(case)));
+    let y = network.forward_at(x, &[n], at, Mode::Evaluate, &mut collect(&mut others)).unwrap();
     Outputs { y, others }
 }
 
-fn transformer_1d_config(case: &Case, hyper: &Map<String, Value>) -> Transformer1dConfig {
+/// Encoder and output share the points of a line.
+fn line_coordinates(case: &Case) -> Coordinates {
+    let encoder: Tensor<3> = case.tensor("in.pos", &device());
+    Coordinates { output: encoder.clone(), encoder }
+}
+
+fn transformer_1d_config(case: &Case, hyper: &Map<String, Value>) -> NetworkConfig {
     let own = ["node_feats", "n_targets", "num_encoder_layers", "decoder_type", "freq_dim"];
     let more = ["num_regressor_layers", "fourier_modes", "spacial_dim", "spacial_fc"];
     let hyper = model_hyper(case, hyper, &[&own[..], &more, &ENCODER[..8]].concat());
     hyper.only("decoder_type", &[json!("ifft")]);
     hyper.only("spacial_fc", &[json!(false)]);
-    let (d, channels) = (hyper.size("n_hidden"), hyper.size("freq_dim"));
-    Transformer1dConfig {
-        inputs: hyper.size("node_feats"),
+    let channels = hyper.size("freq_dim");
+    let words = json!({
+        "kind": "transformer",
+        "inputs": hyper.size("node_feats"),
+        "outputs": hyper.size("n_targets"),
+        "periodic": [true],
+        "boundary": "free",
+        "closed_coordinates": true,
+        "lift": { "kind": "pointwise" },
         // The 1D model of the reference has this ε whatever it is told.
-        encoder: model_encoder(&hyper, 1e-5),
-        layers: hyper.size("num_encoder_layers"),
-        equal_layers: true,
-        closed_line: true,
-        decoder: SpectralDecoderConfig {
-            inputs: d,
-            coordinates: 0,
-            hidden: d,
-            channels,
-            modes: hyper.size("fourier_modes"),
-            layers: hyper.size("num_regressor_layers"),
-            feed_forward: channels,
-            outputs: hyper.size("n_targets"),
-            activation: Activation::Silu,
-            last_activation: true,
-            dropout: 0.0,
+        "encoder": model_encoder(&hyper, 1, 1e-5),
+        "decoder": {
+            "kind": "spectral",
+            "layers": hyper.size("num_regressor_layers"),
+            "channels": channels,
+            "modes": hyper.size("fourier_modes"),
+            "feed_forward": channels,
+            "activation": "silu",
+            "last_activation": true,
+            "coordinates": false,
+            "law": "normal",
+            "padding": 0.0,
+            "dropout": 0.0,
         },
-        dropout: 0.0,
-    }
+    });
+    network_config(case, words)
 }
 
 fn transformer_2d(case: &Case) -> bool {
-    let (config, sizes) = transformer_2d_config(case);
-    let model = normalized(case, config.init(&mut builder()).unwrap());
-    case.run(model, &[], |model, x| forward_2d(case, model, sizes, x));
+    let network = normalized(case, init(&transformer_2d_config(case)));
+    case.run(network, &[], |network, x| forward_2d(case, network, x));
     true
 }
 
-fn forward_2d(case: &Case, model: &Transformer2d, through: Through, x: Tensor<4>) -> Outputs<4> {
+fn forward_2d(case: &Case, network: &Network, x: Tensor<4>) -> Outputs<4> {
     let device = device();
     let mut others = BTreeMap::new();
-    let (positions, output) = (case.tensor("in.pos", &device), case.tensor("in.grid", &device));
-    let grids = Grids { through, positions, output };
-    let value = case.has("in.boundary_value").then(|| case.tensor("in.boundary_value", &device));
-    let y = model.forward_on(x, grids, value, Mode::Evaluate, &mut collect(&mut others)).unwrap();
+    let (x, grid) = points_of(x);
+    let (output, output_grid) = points_of(case.tensor("in.grid", &device));
+    assert_eq!(network.config().output_grid(&grid).unwrap(), output_grid, "{}", case.file);
+    let at = Coordinates { encoder: case.tensor("in.pos", &device), output };
+    let y = network.forward_at(x, &grid, Some(at), Mode::Evaluate, &mut collect(&mut others)).unwrap();
+    let mut y = on_square(y, output_grid);
+    // The network itself knows zero on the boundary alone.
+    if case.has("in.boundary_value") {
+        let value = case.tensor("in.boundary_value", &device);
+        assert_eq!(y.dims(), value.dims(), "{}: in.boundary_value", case.file);
+        y = y + value;
+    }
     Outputs { y, others }
 }
 
-fn normalized(case: &Case, model: Transformer2d) -> Transformer2d {
-    let [mean, deviation] =
-        ["mean", "std"].map(|name| case.tensor(&format!("in.normalizer.{name}"), &device()));
-    model.with_normalizer(Normalizer::new(mean, deviation).unwrap())
+fn normalized(case: &Case, network: Network) -> Network {
+    let [mean, deviation] = ["mean", "std"].map(|name| case.array(&format!("in.normalizer.{name}")).clone());
+    let fit = Normalizer::new(mean, deviation).unwrap();
+    network.with_normalizer(TargetNormalizer::new(&fit, &device()).unwrap())
 }
 
-fn transformer_2d_config(case: &Case) -> (Transformer2dConfig, Through) {
+fn transformer_2d_config(case: &Case) -> NetworkConfig {
     let own = ["node_feats", "n_targets", "num_encoder_layers", "decoder_type", "freq_dim", "inverse"];
     let decoder = ["num_regressor_layers", "fourier_modes", "spacial_dim", "spacial_fc", "last_activation"];
     let more = ["upsample_mode", "downsample_mode", "boundary_condition", "regressor_activation"];
@@ -562,73 +614,67 @@ fn transformer_2d_config(case: &Case) -> (Transformer2dConfig, Through) {
     let hyper = model_hyper(case, case.all_hyper(), &known);
     hyper.only("upsample_mode", &[json!("interp")]);
     hyper.only("downsample_mode", &[json!("interp")]);
-    assert_eq!(hyper.number("normalizer_eps"), Normalizer::EPS, "{}", case.file);
-    let (d, outputs) = (hyper.size("n_hidden"), hyper.size("n_targets"));
-    let coordinates = if hyper.flag("spacial_fc", false) { hyper.size("spacial_dim") } else { 0 };
-    let layers = hyper.size("num_regressor_layers");
+    hyper.only("spacial_dim", &[json!(2)]);
+    assert_eq!(hyper.number("normalizer_eps"), TargetNormalizer::EPS, "{}", case.file);
+    let (coordinates, layers) = (hyper.flag("spacial_fc", false), hyper.size("num_regressor_layers"));
     let decoder = match hyper.text("decoder_type") {
         "ifft2" => {
             let channels = hyper.size("freq_dim");
-            DecoderConfig::Spectral(SpectralDecoderConfig {
-                inputs: d,
-                coordinates,
-                hidden: channels,
-                channels,
-                modes: hyper.size("fourier_modes"),
-                layers,
-                feed_forward: 2 * hyper.size("spacial_dim") * channels,
-                outputs,
-                activation: hyper.activation("regressor_activation", Activation::Silu),
-                last_activation: hyper.flag("last_activation", true),
-                dropout: 0.0,
+            json!({
+                "kind": "spectral",
+                "layers": layers,
+                "channels": channels,
+                "modes": hyper.size("fourier_modes"),
+                "feed_forward": 2 * hyper.size("spacial_dim") * channels,
+                "activation": hyper.activation("regressor_activation", Activation::Silu),
+                "last_activation": hyper.flag("last_activation", true),
+                "coordinates": coordinates,
+                "law": "normal",
+                "padding": 0.0,
+                "dropout": 0.0,
             })
         }
-        "pointwise" => DecoderConfig::Pointwise(PointwiseDecoderConfig {
-            inputs: d,
-            coordinates,
-            hidden: d,
-            layers,
-            outputs,
-            activation: hyper.activation("regressor_activation", Activation::Relu),
-            dropout: 0.0,
+        "pointwise" => json!({
+            "kind": "pointwise",
+            "coordinates": coordinates,
+            "layers": layers,
+            "activation": hyper.activation("regressor_activation", Activation::Relu),
+            "dropout": 0.0,
         }),
         _ => hyper.unknown("decoder_type"),
     };
     let fine = case.shape::<4>("in.x")[1];
     let down = through(&hyper, "downscaler_size", fine);
-    let sizes = Through { down, up: through(&hyper, "upscaler_size", down[1][0]) };
-    let config = Transformer2dConfig {
-        downsampler: DownsamplerConfig {
-            inputs: hyper.size("node_feats"),
-            outputs: d,
-            activation: hyper.activation("downscaler_activation", Activation::Silu),
-            dropout: 0.0,
-        },
-        encoder: model_encoder(&hyper, hyper.number("norm_eps")),
-        layers: hyper.size("num_encoder_layers"),
-        equal_layers: true,
-        upsampler: UpsamplerConfig {
-            channels: d,
-            activation: hyper.activation("upscaler_activation", Activation::Silu),
-            dropout: 0.0,
-        },
-        decoder,
-        resampling: Resampling {
-            fine,
-            coarse: down[1][0],
-            by_factor: hyper.need("downscaler_size")[0].is_f64(),
-            coarse_output: hyper.flag("inverse", false),
-        },
-        boundary: match hyper.text("boundary_condition") {
-            "dirichlet" => Boundary::Dirichlet,
+    let sizes = ResampledSizes { down, up: through(&hyper, "upscaler_size", down[1][0]) };
+    let inverse = hyper.flag("inverse", false);
+    let interpolation: InterpolationConfig = serde_json::from_value(json!({
+        "fine": fine,
+        "coarse": down[1][0],
+        "by_factor": hyper.need("downscaler_size")[0].is_f64(),
+        "activation": hyper.activation("downscaler_activation", Activation::Silu),
+        "dropout": 0.0,
+        "up_activation": hyper.activation("upscaler_activation", Activation::Silu),
+        "up_dropout": 0.0,
+    }))
+    .unwrap();
+    // The network's own rule finds the sizes of the case.
+    assert_eq!(interpolation.sizes([fine; 2], inverse).unwrap(), sizes, "{}", case.file);
+    let words = json!({
+        "kind": "transformer",
+        "inputs": hyper.size("node_feats"),
+        "outputs": hyper.size("n_targets"),
+        "periodic": [false, false],
+        "output": if inverse { "coarse" } else { "input" },
+        "boundary": match hyper.text("boundary_condition") {
+            "dirichlet" => Boundary::Zero,
             "free" => Boundary::Free,
             _ => hyper.unknown("boundary_condition"),
         },
-        dropout: 0.0,
-    };
-    // The model's own rule finds the sizes of the case.
-    assert_eq!(config.resampling.through([fine; 2]).unwrap(), sizes, "{}", case.file);
-    (config, sizes)
+        "lift": LiftConfig::Interpolation(interpolation),
+        "encoder": model_encoder(&hyper, 2, hyper.number("norm_eps")),
+        "decoder": decoder,
+    });
+    network_config(case, words)
 }
 
 /// A file that PyTorch saved, loaded into the model and run. There are no gradients to compare.
@@ -638,17 +684,13 @@ fn torch_checkpoint(case: &Case) -> bool {
     for route in routes() {
         let run = || match case.text("model") {
             "simple_transformer" => {
-                let model = import_torch(
-                    transformer_1d_config(case, case.all_hyper()).init(&mut builder()).unwrap(),
-                    &file,
-                )
-                .unwrap();
-                to_vec(forward_1d(case, &model, case.tensor(x, &device())).y)
+                let config = transformer_1d_config(case, case.all_hyper());
+                let network = import_torch(init(&config), &file).unwrap();
+                to_vec(forward_1d(case, &network, case.tensor(x, &device())).y)
             }
             "transformer_2d" => {
-                let (config, sizes) = transformer_2d_config(case);
-                let model = import_torch(config.init(&mut builder()).unwrap(), &file).unwrap();
-                to_vec(forward_2d(case, &normalized(case, model), sizes, case.tensor(x, &device())).y)
+                let network = import_torch(init(&transformer_2d_config(case)), &file).unwrap();
+                to_vec(forward_2d(case, &normalized(case, network), case.tensor(x, &device())).y)
             }
             other => panic!("{}: unknown model {other:?}", case.file),
         };
@@ -684,8 +726,8 @@ fn one_cycle(case: &Case) -> bool {
     let sequence = case.json["sequence"].as_array().unwrap();
     assert!(!sequence.is_empty(), "{}", case.file);
     for entry in sequence {
-        let pace = schedule.at(entry["step"].as_u64().unwrap(), total as u64, largest);
-        check_pace(case, pace, [&entry["lr"], &entry["beta1"]], largest);
+        let rates = schedule.at(entry["step"].as_u64().unwrap(), total as u64, largest);
+        check_rates(case, rates, [&entry["lr"], &entry["beta1"]], largest);
     }
     true
 }
@@ -699,11 +741,11 @@ fn schedule(hyper: &Hyper) -> Schedule {
     Schedule::OneCycle { peak: hyper.number("pct_start") }
 }
 
-fn check_pace(case: &Case, pace: Pace, [rate, beta1]: [&Value; 2], largest: f64) {
+fn check_rates(case: &Case, rates: Rates, [rate, beta1]: [&Value; 2], largest: f64) {
     let (rate, beta1) = (rate.as_f64().unwrap(), beta1.as_f64().unwrap());
     let near = |found: f64, golden: f64, scale: f64| (found - golden).abs() <= 8.0 * f64::EPSILON * scale;
-    let fits = near(pace.rate, rate, largest) && near(pace.beta1, beta1, 1.0);
-    assert!(fits, "{}: {pace:?}, golden {rate}, {beta1}", case.file);
+    let fits = near(rates.rate, rate, largest) && near(rates.beta1, beta1, 1.0);
+    assert!(fits, "{}: {rates:?}, golden {rate}, {beta1}", case.file);
 }
 
 /// Five steps of training: losses, norms of the gradients, the first step's gradients, the weights at the end.
@@ -727,14 +769,13 @@ fn training(case: &Case) -> bool {
     hyper.only("optimizer", &[json!("Adam")]);
     hyper.only("betas", &[json!([0.9, 0.999])]);
     let config = transformer_1d_config(case, hyper.map("model"));
-    let loss =
-        Loss1dConfig { spacing: hyper.number("h"), gamma: hyper.number("gamma"), ends: Ends::Interior };
-    let settings = OptimizerConfig {
-        beta2: 0.999,
-        eps: hyper.number("adam_eps"),
-        weight_decay: hyper.number("weight_decay"),
-        max_norm: hyper.number("grad_clip"),
-    };
+    let n = case.shape::<3>("in.x")[1];
+    let loss = interior_loss(&[n], hyper.number("h"), hyper.number("gamma"), 0.0);
+    let mut settings = OptimizerConfig::default();
+    settings.beta2 = 0.999;
+    settings.eps = hyper.number("adam_eps");
+    settings.weight_decay = hyper.number("weight_decay");
+    settings.max_norm = hyper.number("grad_clip");
     let (rate, steps) = (hyper.number("lr"), hyper.size("steps"));
     let (schedule, total) = match hyper.get("onecycle") {
         None => (Schedule::Constant, steps),
@@ -748,19 +789,19 @@ fn training(case: &Case) -> bool {
     for route in routes() {
         let run = || {
             let device = device();
-            let mut model = case.load(config.init(&mut builder()).unwrap());
-            let mut optimizer = Optimizer::new(settings, &model);
-            let column = |at: usize| case.tensor::<3>("in.target", &device).narrow(2, at, 1).squeeze_dim(2);
+            let mut model = case.load(init(&config));
+            let mut optimizer = Optimizer::new(&settings, &model);
+            let column = |at: usize| case.tensor::<3>("in.target", &device).narrow(2, at, 1);
             let mut found: BTreeMap<String, Vec<f32>> = BTreeMap::new();
             let (mut losses, mut regularizers, mut norms) = (Vec::new(), Vec::new(), Vec::new());
             for step in 0..steps {
-                let pace = schedule.at(step as u64, total as u64, rate);
-                let [rates, betas] =
-                    ["lr_of_each_step", "beta1_of_each_step"].map(|name| &case.json[name][step]);
-                check_pace(case, pace, [rates, betas], rate);
-                let (x, pos) = (case.tensor("in.x", &device), case.tensor("in.pos", &device));
-                let y = model.forward_at(x, pos, Mode::Evaluate, &mut |_, _| {}).unwrap();
-                let loss = loss.forward(y.squeeze_dim(2), column(0), Some(column(1))).unwrap();
+                let rates = schedule.at(step as u64, total as u64, rate);
+                let golden = ["lr_of_each_step", "beta1_of_each_step"].map(|name| &case.json[name][step]);
+                check_rates(case, rates, golden, rate);
+                let (x, at) = (case.tensor("in.x", &device), Some(line_coordinates(case)));
+                let y = model.forward_at(x, &[n], at, Mode::Evaluate, &mut |_, _, _| {}).unwrap();
+                let target = LossTarget { values: column(0), slopes: Some(column(1)), weight: None };
+                let loss = loss.forward(y, target).unwrap();
                 let gradients = loss.total.backward();
                 if step == 0 {
                     let first = export_gradients(&model, &gradients);
@@ -769,7 +810,7 @@ fn training(case: &Case) -> bool {
                 losses.extend(to_vec(loss.total));
                 regularizers.extend(to_vec(loss.regularizer));
                 optimizer.collect(&model, gradients);
-                let (next, norm) = optimizer.step(model, pace);
+                let (next, norm) = optimizer.step(model, rates);
                 model = next;
                 norms.push(norm as f32);
             }
@@ -789,15 +830,24 @@ fn training(case: &Case) -> bool {
     true
 }
 
-/// Keeps the stages of a model under their golden names.
-fn collect(others: &mut BTreeMap<String, Vec<f32>>) -> impl FnMut(&str, Latent) {
-    |name, latent| {
-        let values = match latent {
-            Latent::Points(x) => to_vec(x.clone()),
-            Latent::Grid(x) => to_vec(x.clone()),
-        };
-        others.insert(format!("out.stage.{name}"), values);
+/// Keeps the stages of a network under their golden names.
+fn collect(others: &mut BTreeMap<String, Vec<f32>>) -> impl FnMut(&str, &Tensor<3>, &[usize]) {
+    |name, values, grid| {
+        assert_eq!(values.dims()[1], grid.iter().product::<usize>(), "{name}: points of its grid");
+        others.insert(format!("out.stage.{name}"), to_vec(values.clone()));
     }
+}
+
+/// The points of a rectangle one after the other, and their numbers along both axes.
+fn points_of(x: Tensor<4>) -> (Tensor<3>, [usize; 2]) {
+    let [batch, n1, n2, channels] = x.dims();
+    (x.reshape([batch, n1 * n2, channels]), [n1, n2])
+}
+
+/// The inverse of [`points_of`].
+fn on_square(y: Tensor<3>, [n1, n2]: [usize; 2]) -> Tensor<4> {
+    let [batch, _, channels] = y.dims();
+    y.reshape([batch, n1, n2, channels])
 }
 
 fn builder() -> Builder {
@@ -853,9 +903,10 @@ fn minus(hyper: &Hyper) -> bool {
     }
 }
 
-fn spectral_config(case: &Case) -> SpectralConvConfig {
+fn spectral_config(case: &Case, axes: usize) -> SpectralConvConfig {
     let hyper = case.hyper(&["in_dim", "out_dim", "modes", "activation"]);
     SpectralConvConfig {
+        axes,
         inputs: hyper.size("in_dim"),
         outputs: hyper.size("out_dim"),
         modes: hyper.size("modes"),

@@ -66,12 +66,9 @@ pub enum Error {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// A shape, a setting or a config that the library refuses.
+    /// A setting or a config that the library refuses, or a run that cannot be read or evaluated.
     #[error(transparent)]
     Operator(#[from] galerkin::Error),
-    /// A run that cannot be read or evaluated.
-    #[error(transparent)]
-    Run(#[from] galerkin::run::Error),
     /// A file that cannot be written, or a solver that gave up.
     #[error(transparent)]
     Data(#[from] galerkin_data::Error),
@@ -81,6 +78,16 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Whether what was asked for cannot be done, whatever the files hold.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Error::Setting { .. } => true,
+            Error::Operator(error) => error.is_usage(),
+            Error::Data(error) => error.is_usage(),
+            _ => false,
+        }
+    }
+
     /// A [`Error::Setting`].
     pub(crate) fn setting(what: impl Into<String>, why: impl Into<String>) -> Self {
         Error::Setting { what: what.into(), why: why.into() }

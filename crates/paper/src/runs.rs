@@ -9,8 +9,9 @@ use std::time::Duration;
 use galerkin::config::RunConfig;
 use galerkin::device::Device;
 use galerkin::evaluate::{Evaluation, Evaluator};
-use galerkin::models::Model;
-use galerkin::run::{History, RunFolder, Which};
+use galerkin::networks::Network;
+use galerkin::presets;
+use galerkin::run::{History, RunFolder, Snapshot};
 use galerkin_data::io::write_whole;
 use galerkin_data::pde::{self, Problem};
 use serde::de::DeserializeOwned;
@@ -51,7 +52,8 @@ impl Row {
     pub fn config(&self) -> Result<RunConfig> {
         let settings: Vec<_> =
             self.settings.iter().map(|(key, value)| (key.to_string(), value.clone())).collect();
-        Ok(RunConfig::preset(self.preset.parse()?).with(&settings)?)
+        let set: Vec<String> = settings.iter().map(|(key, _)| key.clone()).collect();
+        Ok(presets::get(self.preset)?.with(&settings)?.with_coarse_grid(&set)?)
     }
 
     /// The problem whose samples it learns from.
@@ -74,7 +76,7 @@ impl Row {
             return Err(Error::OtherRun { path: folder.path().into() });
         }
         let history = folder.history()?;
-        let trained = history.steps >= config.total_steps() && folder.weights_file(Which::Last).exists();
+        let trained = history.steps >= config.total_steps() && folder.weights_file(Snapshot::Last).exists();
         Ok(if history.diverged || trained { Stage::Ended(history) } else { Stage::Begun(history.steps) })
     }
 
@@ -82,11 +84,11 @@ impl Row {
     pub fn outcome(&self, folder: &RunFolder, history: History, device: &Device) -> Result<RowOutcome> {
         let last = match history.diverged {
             true => Vec::new(),
-            false => self.errors(folder, Which::Last, device)?,
+            false => self.errors(folder, Snapshot::Last, device)?,
         };
         // A run that diverged in its first epoch has none.
-        let best = match folder.weights_file(Which::Best).exists() {
-            true => self.errors(folder, Which::Best, device)?,
+        let best = match folder.weights_file(Snapshot::Best).exists() {
+            true => self.errors(folder, Snapshot::Best, device)?,
             false => Vec::new(),
         };
         let (config, seconds) = (self.config()?, Clock::read(folder)?.seconds);
@@ -95,12 +97,12 @@ impl Row {
     }
 
     /// Mean relative L² error of every trial.
-    fn errors(&self, folder: &RunFolder, which: Which, device: &Device) -> Result<Vec<f64>> {
+    fn errors(&self, folder: &RunFolder, snapshot: Snapshot, device: &Device) -> Result<Vec<f64>> {
         let path = folder.path().join("evaluations.json");
         let mut known: Vec<KnownEvaluation> = read_json(path.clone())?;
-        let name = match which {
-            Which::Last => "last",
-            Which::Best => "best",
+        let name = match snapshot {
+            Snapshot::Last => "last",
+            Snapshot::Best => "best",
         };
         let mut evaluator = None;
         let mut errors = Vec::new();
@@ -115,7 +117,7 @@ impl Row {
             }
             let evaluator = match &evaluator {
                 Some(evaluator) => evaluator,
-                None => evaluator.insert(Evaluator::open(folder, which, None, device)?),
+                None => evaluator.insert(Evaluator::open(folder, snapshot, None, device)?),
             };
             let evaluation = evaluator.evaluate(trial.grid, trial.noise)?;
             errors.push(evaluation.relative_l2.mean);
@@ -133,15 +135,15 @@ pub fn add_training_time(folder: &RunFolder, time: Duration) -> Result<()> {
 }
 
 /// The last weights of the run in a folder, and the grid they were trained on.
-pub(crate) fn trained_model(folder: &Path, device: &Device) -> Result<(Model, usize)> {
+pub(crate) fn trained_network(folder: &Path, device: &Device) -> Result<(Network, usize)> {
     let folder = RunFolder::new(folder);
-    let (model, _) = folder.model(Which::Last, device)?;
-    Ok((model, folder.config()?.data.grid))
+    let network = folder.network(Snapshot::Last, device)?;
+    Ok((network, folder.config()?.data.grid))
 }
 
 /// Whether the run in a folder has last weights.
 pub(crate) fn is_trained(folder: &Path) -> bool {
-    RunFolder::new(folder).weights_file(Which::Last).exists()
+    RunFolder::new(folder).weights_file(Snapshot::Last).exists()
 }
 
 /// `clock.json` of a run.

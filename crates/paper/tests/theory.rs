@@ -2,9 +2,9 @@
 //! `cargo test -p galerkin-paper --release --test theory -- --ignored --nocapture`.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use galerkin::init::Builder;
-use galerkin::layers::AttentionKind;
-use galerkin::models::{Field, ModelConfig, Transformer1dConfig, Transformer2dConfig};
+use galerkin::config::RunConfig;
+use galerkin::networks::NetworkConfig;
+use galerkin::presets;
 use galerkin_paper::theory::cea::{LayerCheck, check_case, check_layer};
 use galerkin_paper::theory::projection::{self, CASES, Case, LatentSource, ProjectionCheck};
 use galerkin_paper::theory::stability::{self, GridBounds, SmoothFunctions};
@@ -79,34 +79,41 @@ fn ceas_inequality_holds_for_random_matrices() {
 #[test]
 fn ceas_inequality_holds_in_the_layers_of_a_model() {
     let device = Device::flex();
-    let mut line = Transformer1dConfig::burgers(AttentionKind::Galerkin);
-    (line.layers, line.encoder.attention.heads) = (2, 2);
+    let settings = [("network.encoder.layers", "2"), ("network.encoder.heads", "2")];
+    let line = with(presets::get("burgers").unwrap(), &settings);
     let wave = |i: i64| ((7 * i % 64) as f32 * 0.1).sin();
     let values: Vec<f32> = (0..2 * 64).map(wave).collect();
-    let input = Field::Line(Tensor::from_data(TensorData::new(values, [2, 64, 1]), &device));
+    let input = Tensor::from_data(TensorData::new(values, [2, 64, 1]), &device);
     // A first layer is linear: u and 1 span y, Q adds the coordinate; layer norm of y is another function of u.
-    let dimensions = layers_hold(&ModelConfig::Transformer1d(line), &input, 49);
+    let dimensions = layers_hold(&line, &input, &[64], 49);
     assert!(dimensions.iter().take(4).all(|found| *found == 3), "{dimensions:?}");
 
-    let mut square = Transformer2dConfig::darcy(AttentionKind::Galerkin, 29, 15);
-    square.layers = 2;
+    let settings =
+        [("network.encoder.layers", "2"), ("network.lift.fine", "29"), ("network.lift.coarse", "15")];
+    let square = with(presets::get("darcy").unwrap(), &settings);
     let values: Vec<f32> = (0..29 * 29).map(wave).collect();
-    let input = Field::Square(Tensor::from_data(TensorData::new(values, [1, 29, 29, 1]), &device));
-    let dimensions = layers_hold(&ModelConfig::Transformer2d(square), &input, 34);
+    let input = Tensor::from_data(TensorData::new(values, [1, 29 * 29, 1]), &device);
+    let dimensions = layers_hold(&square, &input, &[29, 29], 34);
     assert!(dimensions.iter().all(|found| *found > 3), "{dimensions:?}");
 }
 
+/// The network of a run with other settings.
+fn with(config: RunConfig, settings: &[(&str, &str)]) -> NetworkConfig {
+    let settings: Vec<_> = settings.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    config.with(&settings).unwrap().network
+}
+
 /// Checks all heads of both layers, `wide` columns each, for all samples; gives back the dimensions of their values.
-fn layers_hold(config: &ModelConfig, input: &Field, wide: usize) -> Vec<usize> {
-    let model = config.init(&mut Builder::new(5, &Device::flex())).unwrap();
+fn layers_hold(config: &NetworkConfig, input: &Tensor<3>, grid: &[usize], wide: usize) -> Vec<usize> {
+    let network = config.init(5, &Device::flex()).unwrap();
     let mut dimensions = Vec::new();
     for layer in 0..2 {
-        let projections = model.projections(input.clone(), layer).unwrap();
+        let projections = network.projections(input.clone(), grid, layer).unwrap();
         let [_, k, v] = projections.clone();
         let [batch, heads, n, found] = k.dims();
         assert_eq!(found, wide);
         // They are what attention is made of.
-        let weights = values(model.attention_weights(input.clone(), layer).unwrap());
+        let weights = values(network.attention_weights(input.clone(), grid, layer).unwrap());
         let product = values(k.transpose().matmul(v) / n as f32);
         let largest = weights.iter().fold(0.0f32, |most, w| most.max(w.abs()));
         for (found, expected) in product.iter().zip(&weights) {
@@ -119,7 +126,7 @@ fn layers_hold(config: &ModelConfig, input: &Field, wide: usize) -> Vec<usize> {
             found.verify().unwrap_or_else(|error| panic!("layer {layer}: {error}: {found:?}"));
             dimensions.push(found.cea.values);
         }
-        assert!(model.projections(input.clone(), 2).is_err());
+        assert!(network.projections(input.clone(), grid, 2).is_err());
     }
     dimensions
 }

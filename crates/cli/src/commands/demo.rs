@@ -3,14 +3,12 @@
 use std::io::{self, Write};
 
 use galerkin::config::RunConfig;
-use galerkin::device;
 use galerkin::evaluate::Evaluator;
-use galerkin::models::Preset;
-use galerkin::run::{RunFolder, Which};
-use galerkin::train::Start;
+use galerkin::run::{RunFolder, Snapshot};
+use galerkin::{device, presets};
 use galerkin_data::pde::{Burgers, Problem};
 
-use super::train::{How, to_the_end};
+use super::train::{Options, to_the_end};
 use super::{evaluate, generate, plot};
 use crate::args;
 
@@ -33,10 +31,10 @@ pub(super) fn run(args: args::Demo) -> anyhow::Result<()> {
     say("2. a Galerkin transformer learns to go from u(x, 0) to u(x, 1)")?;
     let folder = RunFolder::new(&run);
     let device = device::parse("cpu")?;
-    let how = How { start: Start::Resume, limit: None, device, tensorboard: false, quiet: args.quiet };
-    let summary = to_the_end(&config, &folder, &how)?;
+    let options = Options { resume: true, limit: None, device, tensorboard: false, quiet: args.quiet };
+    let summary = to_the_end(&config, &folder, &options)?;
     say("3. it meets samples it has not seen, on its own grid and on a finer one, beside the solver")?;
-    let evaluator = Evaluator::open(&folder, Which::Last, None, &how.device)?;
+    let evaluator = Evaluator::open(&folder, Snapshot::Last, None, &options.device)?;
     let metrics = evaluate::on_grids(&evaluator, &folder, &[config.data.grid, FINE], &[])?;
     evaluate::write(&folder, &metrics)?;
     for (name, scene) in plot::figures(&folder, Some(&evaluator), 3)? {
@@ -47,7 +45,7 @@ pub(super) fn run(args: args::Demo) -> anyhow::Result<()> {
     writeln!(out, "trained {}: {summary}", run.display())?;
     evaluate::table(&metrics.evaluations).write(&mut out)?;
     writeln!(out, "dataset  {}", data.display())?;
-    writeln!(out, "weights  {}", folder.weights_file(Which::Last).display())?;
+    writeln!(out, "weights  {}", folder.weights_file(Snapshot::Last).display())?;
     writeln!(out, "errors   {}", folder.metrics_file().display())?;
     writeln!(out, "figures  {}", folder.figures().display())?;
     writeln!(out, "next     galerkin train burgers, the paper's run, in about 15 minutes")?;
@@ -56,7 +54,7 @@ pub(super) fn run(args: args::Demo) -> anyhow::Result<()> {
 
 /// The preset on fewer points, for fewer epochs.
 fn config(data: &std::path::Path) -> anyhow::Result<RunConfig> {
-    let mut config = RunConfig::preset(Preset::Burgers);
+    let mut config = presets::get("burgers")?;
     config.data.folder = data.into();
     config.data.grid = FINE / 8;
     (config.data.validation, config.data.test) = (50, 50);

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use galerkin::device;
 use galerkin::evaluate::{Evaluation, Evaluator, Metrics};
 use galerkin::metrics::Summary;
-use galerkin::run::{RunFolder, Which};
+use galerkin::run::{RunFolder, Snapshot};
 use galerkin_data::io::write_whole;
 
 use crate::args;
@@ -14,8 +14,8 @@ use crate::output::{Table, sizes};
 /// Evaluates on all grids with all levels of noise.
 pub(super) fn run(args: args::Evaluate) -> anyhow::Result<()> {
     let folder = RunFolder::new(&args.run);
-    let which = if args.best { Which::Best } else { Which::Last };
-    let evaluator = Evaluator::open(&folder, which, args.data.as_deref(), &device::parse(&args.device)?)?;
+    let snapshot = if args.best { Snapshot::Best } else { Snapshot::Last };
+    let evaluator = Evaluator::open(&folder, snapshot, args.data.as_deref(), &device::parse(&args.device)?)?;
     let mut metrics = on_grids(&evaluator, &folder, &args.grid, &args.noise)?;
     if !args.per_sample {
         metrics.evaluations.iter_mut().for_each(|evaluation| evaluation.per_sample.clear());
@@ -37,7 +37,7 @@ pub(super) fn on_grids(
     noises: &[f64],
 ) -> anyhow::Result<Metrics> {
     let config = evaluator.config();
-    let (grid, noise) = ([config.data.grid], [config.data.noise]);
+    let (grid, noise) = ([evaluator.grid()?], [config.data.noise]);
     let grids = if grids.is_empty() { &grid } else { grids };
     let noises = if noises.is_empty() { &noise } else { noises };
     let mut evaluations = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn on_grids(
             evaluations.push(evaluator.evaluate(*grid, *noise)?);
         }
     }
-    Ok(Metrics { run: folder.path().into(), preset: config.preset, evaluations })
+    Ok(Metrics { run: folder.path().into(), name: config.name.clone(), evaluations })
 }
 
 /// To `metrics.json`.
@@ -81,6 +81,14 @@ pub(super) fn table(found: &[Evaluation]) -> Table {
         row.extend([mean(evaluation.relative_h1.as_ref()), mean(Some(&evaluation.l_infinity))]);
         row.push(format!("{:.2}", 1e3 * evaluation.seconds_per_sample));
         table.row(row);
+        if evaluation.channels.len() > 1 {
+            for channel in &evaluation.channels {
+                let mut row = start(&format!("  {}", channel.name));
+                row.extend(summary(&channel.relative_l2));
+                row.extend(["-", "-", "-"].map(String::from));
+                table.row(row);
+            }
+        }
         if let Some(solver) = &evaluation.solver {
             let mut row = start("solver");
             row[2] = "0".into();

@@ -4,9 +4,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use galerkin::config::{DataConfig, ModelSettings};
+use galerkin::config::DataConfig;
+use galerkin::evaluate::Metrics;
 use galerkin::layers::AttentionKind;
-use galerkin::run::{RunFolder, Which};
+use galerkin::networks::NetworkConfig;
+use galerkin::run::{RunFolder, Snapshot};
 use galerkin::weights;
 use galerkin_data::io::{self as files, Kind, Limits, Summary};
 use galerkin_data::{Dataset, Domain, Meta};
@@ -83,19 +85,14 @@ fn print_dataset(path: &Path, dataset: &Dataset, meta: &Meta) -> anyhow::Result<
 fn print_run(folder: &RunFolder) -> anyhow::Result<()> {
     let config = folder.config()?;
     let mut out = io::stdout().lock();
-    writeln!(out, "{}: run of preset {}", folder.path().display(), config.preset)?;
+    writeln!(out, "{}: run {}", folder.path().display(), config.name)?;
     let DataConfig { folder: data, grid, coarse, train, validation, test, noise, .. } = &config.data;
-    let coarse = coarse.map_or(String::new(), |coarse| format!(", coarse grid {coarse}"));
-    writeln!(
-        out,
-        "  network    {}, {} parameters",
-        network(&config.model),
-        config.model_config()?.parameters()
-    )?;
+    let coarse = coarse.map_or(String::new(), |coarse| format!(", targets on {coarse}"));
+    writeln!(out, "  network    {}, {} parameters", network(&config.network), config.network.parameters())?;
     writeln!(out, "  data       {}, grid {grid}{coarse}, noise {noise}", data.display())?;
     writeln!(out, "  samples    {train} to train, {validation} to validate, {test} to test")?;
     let history = folder.history()?;
-    let steps = weights::load(folder.weights_file(Which::Last)).ok();
+    let steps = weights::load(folder.weights_file(Snapshot::Last)).ok();
     match steps.and_then(|weights| weights.metadata.get("steps").cloned()) {
         Some(steps) => writeln!(out, "  trained    {steps} of {} steps", config.total_steps())?,
         None if history.epochs.is_empty() => writeln!(out, "  trained    elsewhere, or not at all")?,
@@ -115,7 +112,7 @@ fn print_run(folder: &RunFolder) -> anyhow::Result<()> {
             best.epoch
         )?;
     }
-    for evaluation in folder.metrics()?.map_or(Vec::new(), |metrics| metrics.evaluations) {
+    for evaluation in Metrics::read(folder)?.map_or(Vec::new(), |metrics| metrics.evaluations) {
         let (error, noise) = (number(evaluation.relative_l2.mean), evaluation.noise);
         writeln!(out, "  evaluated  {error} on grid {}, noise {noise}", evaluation.grid)?;
     }
@@ -123,16 +120,23 @@ fn print_run(folder: &RunFolder) -> anyhow::Result<()> {
 }
 
 /// `galerkin attention, 4 layers of 96`.
-fn network(model: &ModelSettings) -> String {
-    let attention = match model.attention {
-        Some(AttentionKind::Galerkin) => "galerkin attention",
-        Some(AttentionKind::Fourier) => "fourier attention",
-        Some(AttentionKind::Linear) => "linear attention",
-        Some(AttentionKind::Softmax) => "softmax attention",
-        None => "Fourier operator",
-    };
-    let sizes = model.layers.zip(model.width);
-    sizes.map_or(attention.into(), |(layers, width)| format!("{attention}, {layers} layers of {width}"))
+fn network(config: &NetworkConfig) -> String {
+    match config {
+        NetworkConfig::Transformer(config) => {
+            let encoder = &config.encoder;
+            let attention = match encoder.attention {
+                AttentionKind::Galerkin => "galerkin",
+                AttentionKind::Fourier => "fourier",
+                AttentionKind::Linear => "linear",
+                AttentionKind::Softmax => "softmax",
+            };
+            format!("{attention} attention, {} layers of {}", encoder.layers, encoder.width)
+        }
+        NetworkConfig::Fno(config) => {
+            format!("Fourier operator, {} layers of {}", config.spectral.layers, config.spectral.channels)
+        }
+        _ => "another kind".into(),
+    }
 }
 
 fn print_file(path: &Path, limits: Limits) -> anyhow::Result<()> {

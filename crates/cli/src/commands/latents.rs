@@ -1,6 +1,6 @@
 //! Latent functions of a transformer on a square, beside the eigenfunctions of the operator whose problem it learns.
 
-use galerkin::evaluate::{Evaluator, Latents};
+use galerkin::evaluate::{Evaluator, SampleLatents};
 use galerkin_data::Array;
 use galerkin_data::pde::eigen::eigenfunctions;
 
@@ -16,7 +16,7 @@ const ALIKE: f64 = 0.9;
 /// For the first test sample, on the coarse grid: the coefficient a with the first eigenfunctions of −∇·(a∇·), and some
 /// channels of the first and of the last encoder layer. `None` of models that are no transformers on a square.
 pub(super) fn draw(evaluator: &Evaluator, title: &str) -> anyhow::Result<Option<Scene>> {
-    let Some(Latents { coefficient, layers }) = evaluator.latents()? else { return Ok(None) };
+    let Some(SampleLatents { coefficient, layers }) = evaluator.latents()? else { return Ok(None) };
     let columns = coefficient.shape[1];
     let mut rows = vec![("operator −∇·(a∇·)", of_operator(&coefficient)?)];
     match &layers[..] {

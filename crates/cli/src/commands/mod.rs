@@ -18,7 +18,6 @@ mod train;
 use std::io::{self, Write};
 
 use clap::CommandFactory;
-use galerkin::config::RunConfig;
 
 use crate::args::{Args, Command};
 
@@ -34,10 +33,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Generate(equation) => generate::run(equation),
         Command::Import(args) => import::run(args),
         Command::Info(args) => info::run(args),
-        Command::Config { preset } => {
-            let config = RunConfig::preset(preset.parse()?);
-            Ok(io::stdout().write_all(config.to_commented_toml().as_bytes())?)
-        }
+        Command::Config(args) => train::print_config(args),
         Command::Train(args) => train::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Predict(args) => predict::run(args),

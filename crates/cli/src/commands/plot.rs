@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use anyhow::bail;
-use galerkin::config::{RunConfig, Task};
+use galerkin::config::RunConfig;
 use galerkin::device;
 use galerkin::evaluate::{Evaluation, Evaluator, Metrics};
-use galerkin::run::{RunFolder, Which};
+use galerkin::run::{RunFolder, Snapshot};
 
 use super::drawing::{Legend, Sample, draw, first_channel, rows};
 use super::latents;
@@ -16,9 +16,9 @@ use crate::figures::{Curve, Epoch, Field, Point, Scene, convergence, reconstruct
 /// Draws what there is to draw.
 pub(super) fn run(args: args::Plot) -> anyhow::Result<()> {
     let folder = RunFolder::new(&args.run);
-    let which = if args.best { Which::Best } else { Which::Last };
+    let snapshot = if args.best { Snapshot::Best } else { Snapshot::Last };
     folder.config()?;
-    let evaluator = Evaluator::open(&folder, which, None, &device::parse(&args.device)?);
+    let evaluator = Evaluator::open(&folder, snapshot, None, &device::parse(&args.device)?);
     let mut out = io::stdout().lock();
     let mut drawn = 0;
     if let Err(error) = &evaluator {
@@ -61,7 +61,7 @@ pub(super) fn figures(
     if let Some(evaluator) = evaluator {
         figures.extend(of_samples(evaluator, samples)?);
     }
-    if let Some(Metrics { evaluations, .. }) = folder.metrics()?
+    if let Some(Metrics { evaluations, .. }) = Metrics::read(folder)?
         && evaluations.iter().any(|evaluation| evaluation.grid != evaluations[0].grid)
     {
         figures.push(("resolutions", errors_on_grids(&config, &evaluations)));
@@ -76,7 +76,7 @@ pub(super) fn of_samples(
 ) -> anyhow::Result<Vec<(&'static str, Scene)>> {
     let config = evaluator.config();
     let mut figures = vec![("samples", test_samples(evaluator, samples)?)];
-    if config.data.task == Task::DarcyInverse {
+    if config.data.inverse && config.network.axes() == 2 {
         figures.push(("noise", noise_levels(evaluator, samples)?));
     }
     let title = format!("{}: latent functions of test sample 0", describe(config));
@@ -112,7 +112,8 @@ const NOISES: [f64; 3] = [0.0, 0.01, 0.1];
 /// Coefficients found from solutions with more and more noise.
 fn noise_levels(evaluator: &Evaluator, count: usize) -> anyhow::Result<Scene> {
     let config = evaluator.config();
-    let mut columns = vec!["coefficient a(x, y)".to_string()];
+    let legend = Legend::of(&evaluator.seen(config.data.grid)?);
+    let mut columns = vec![legend.names[1].first().cloned().unwrap_or_default()];
     let mut pictures: Vec<Vec<Vec<f32>>> = Vec::new();
     let mut side = 1;
     for noise in NOISES {
@@ -168,5 +169,5 @@ fn errors_on_grids(config: &RunConfig, evaluations: &[Evaluation]) -> Scene {
 }
 
 fn describe(config: &RunConfig) -> String {
-    format!("{}, trained on grid {}", config.preset, config.data.grid)
+    format!("{}, trained on grid {}", config.name, config.data.grid)
 }

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use galerkin::device;
-use galerkin::predict::Predictor;
-use galerkin::run::{RunFolder, Which};
+use galerkin::model::Model;
+use galerkin::run::{RunFolder, Snapshot};
 
 use super::{Interrupted, interrupt};
 use crate::args;
@@ -13,11 +13,11 @@ use crate::progress::Progress;
 
 /// Reads, predicts and writes, batch by batch.
 pub(super) fn run(args: args::Predict) -> anyhow::Result<()> {
-    let which = if args.best { Which::Best } else { Which::Last };
-    let predictor = Predictor::open(&RunFolder::new(&args.run), which, &device::parse(&args.device)?)?;
+    let snapshot = if args.best { Snapshot::Best } else { Snapshot::Last };
+    let model = Model::open(&RunFolder::new(&args.run), snapshot, &device::parse(&args.device)?)?;
     interrupt::catch("stopping, without an output", args.quiet)?;
     let mut progress = None;
-    let shape = predictor.predict_file(&args.input, &args.output, &mut |done, total| {
+    let shape = model.predict_file(&args.input, &args.output, &mut |done, total| {
         let progress = progress.get_or_insert_with(|| Progress::new(total as u64, "samples", args.quiet));
         progress.at(done as u64);
         interrupt::asked()

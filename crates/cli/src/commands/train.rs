@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use galerkin::config::{RunConfig, Task};
+use galerkin::config::RunConfig;
 use galerkin::device::{self, Device};
-use galerkin::init::Builder;
-use galerkin::models::Preset;
-use galerkin::run::{RunFolder, Which};
-use galerkin::train::{Event, Outcome, Pace, Start, train};
-use galerkin::weights;
+use galerkin::networks::NetworkConfig;
+use galerkin::propose::{NetworkKind, propose};
+use galerkin::run::{RunFolder, Snapshot};
+use galerkin::schedule::Rates;
+use galerkin::train::{Event, Outcome, Trainer};
+use galerkin::{presets, weights};
+use galerkin_data::Dataset;
 use galerkin_data::io::write_whole;
-use galerkin_data::pde::{self, Problem};
 
 use super::{Interrupted, generate, interrupt};
 use crate::args;
@@ -25,22 +26,25 @@ use crate::tensorboard::EventFile;
 
 /// Trains, or goes on.
 pub(super) fn run(args: args::Train) -> anyhow::Result<()> {
+    let device = device::parse(&args.device)?;
     let config = config(&args)?;
     if !config.data.folder.exists() {
-        if args.data.is_some() {
-            bail!("{}: no such dataset; `galerkin generate` makes one", config.data.folder.display());
+        // Only a preset's own data can be made; a folder that somebody named must be there.
+        let named = args.data.is_some() || args.set.iter().any(|(key, _)| key == "data.folder");
+        match args.what.as_deref().filter(|what| !named && presets::names().any(|name| name == *what)) {
+            Some(preset) => generate::for_run(&config.data, &presets::problem(preset)?, args.quiet)?,
+            None => return Err(missing(&config.data.folder)),
         }
-        make_data(&config, args.quiet)?;
     }
-    let out = args.out.unwrap_or_else(|| PathBuf::from("runs").join(config.preset.name()));
-    let how = How {
-        start: if args.resume { Start::Resume } else { Start::Fresh },
+    let out = args.out.unwrap_or_else(|| PathBuf::from("runs").join(&config.name));
+    let options = Options {
+        resume: args.resume,
         limit: args.hours,
-        device: device::parse(&args.device)?,
+        device,
         tensorboard: args.tensorboard,
         quiet: args.quiet,
     };
-    let summary = to_the_end(&config, &RunFolder::new(&out), &how)?;
+    let summary = to_the_end(&config, &RunFolder::new(&out), &options)?;
     let mut words = io::stdout().lock();
     writeln!(words, "trained {}: {summary}", out.display())?;
     writeln!(words, "galerkin evaluate {} says how good it is", out.display())?;
@@ -48,8 +52,9 @@ pub(super) fn run(args: args::Train) -> anyhow::Result<()> {
 }
 
 /// What a training does not depend on.
-pub(super) struct How {
-    pub start: Start,
+pub(super) struct Options {
+    /// Whether a run in the folder goes on.
+    pub resume: bool,
     pub limit: Option<Duration>,
     pub device: Device,
     pub tensorboard: bool,
@@ -57,11 +62,16 @@ pub(super) struct How {
 }
 
 /// Trains with a display of its progress; gives a summary. An interrupt leaves a checkpoint and is an error.
-pub(super) fn to_the_end(config: &RunConfig, folder: &RunFolder, how: &How) -> anyhow::Result<String> {
-    interrupt::catch("stopping after this step, with a checkpoint", how.quiet)?;
-    let mut display = Display::new(config, how.quiet);
-    let mut board = how.tensorboard.then(|| Board::new(folder.path().join("tensorboard")));
-    let outcome = train(config, folder, how.start, how.limit, &how.device, &mut |event| {
+pub(super) fn to_the_end(
+    config: &RunConfig,
+    folder: &RunFolder,
+    options: &Options,
+) -> anyhow::Result<String> {
+    interrupt::catch("stopping after this step, with a checkpoint", options.quiet)?;
+    let mut display = Display::new(config, options.quiet);
+    let mut board = options.tensorboard.then(|| Board::new(folder.path().join("tensorboard")));
+    let trainer = Trainer::new(config).out(folder.path()).resume(options.resume);
+    let outcome = trainer.limit(options.limit).device(&options.device).run(&mut |event| {
         if let Some(board) = &mut board {
             board.show(&event);
         }
@@ -89,51 +99,103 @@ pub(super) fn to_the_end(config: &RunConfig, folder: &RunFolder, how: &How) -> a
 
 /// A run whose weights come from the authors' code.
 pub(super) fn import(args: args::ImportWeights) -> anyhow::Result<()> {
-    let mut config = RunConfig::preset(args.preset.parse()?);
-    // As these weights were trained.
-    config.model.closed_line = config.model.closed_line.map(|_| true);
-    let config = config.with(&args.set)?;
+    let mut config = presets::get(&args.preset)?;
+    if let NetworkConfig::Transformer(network) = &mut config.network {
+        // As these weights were trained.
+        network.closed_coordinates = network.periodic.contains(&true);
+    }
+    let set: Vec<String> = args.set.iter().map(|(key, _)| key.clone()).collect();
+    let config = config.with(&args.set)?.with_coarse_grid(&set)?;
     let folder = RunFolder::new(&args.out);
     if folder.config_file().exists() {
         bail!("{}: a run is here already", args.out.display());
     }
-    let model_config = config.model_config()?;
-    let model = model_config.init(&mut Builder::new(config.train.seed, &device::parse("cpu")?))?;
-    let model = weights::import_torch(model, &args.file)?;
+    let network = config.network.init(config.train.seed, &device::parse("cpu")?)?;
+    let network = weights::import_torch(network, &args.file)?;
     std::fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
     let from = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let more = BTreeMap::from([("imported_from".to_string(), from)]);
-    for which in [Which::Best, Which::Last] {
-        weights::save(&model, &model_config, &more, folder.weights_file(which))?;
+    for snapshot in [Snapshot::Best, Snapshot::Last] {
+        weights::save(&network, &more, folder.weights_file(snapshot))?;
     }
     write_whole(folder.config_file(), config.to_toml().as_bytes())?;
-    writeln!(io::stdout(), "wrote {}: {} parameters", args.out.display(), model_config.parameters())?;
+    writeln!(io::stdout(), "wrote {}: {} parameters", args.out.display(), config.network.parameters())?;
     Ok(())
 }
 
-/// The preset or the file, with the changes of the command.
-fn config(args: &args::Train) -> anyhow::Result<RunConfig> {
-    let mut sets = args.set.clone();
-    if let Some(data) = &args.data {
-        let data = data.to_str().with_context(|| format!("{}: no UTF-8", data.display()))?;
-        sets.push(("data.folder".into(), format!("{data:?}")));
-    }
-    let path = Path::new(&args.what);
-    if path.extension().is_some_and(|extension| extension == "toml") || path.is_file() {
-        let text = std::fs::read_to_string(path).with_context(|| args.what.clone())?;
-        return Ok(RunConfig::parse(&text, path, &sets)?);
-    }
-    let preset: Preset = args.what.parse()?;
-    Ok(RunConfig::preset(preset).with(&sets)?)
+/// `galerkin config`: the config of a preset, or one for a dataset.
+pub(super) fn print_config(args: args::Config) -> anyhow::Result<()> {
+    let config = match (&args.preset, &args.data) {
+        (Some(preset), data) => of_preset(preset, data.as_deref(), &[])?,
+        (None, Some(data)) => proposed(data, args.network.unwrap_or_default(), &[])?,
+        (None, None) => bail!(galerkin::Error::Setting {
+            what: "galerkin config".into(),
+            why: "it needs a preset or --data DIR".into(),
+        }),
+    };
+    Ok(io::stdout().write_all(config.to_commented_toml().as_bytes())?)
 }
 
-/// The samples a run needs, on the grid of the paper's files.
-fn make_data(config: &RunConfig, quiet: bool) -> anyhow::Result<()> {
-    let problem = match config.data.task {
-        Task::Burgers => Problem::Burgers(pde::Burgers::default()),
-        Task::Darcy | Task::DarcyInverse => Problem::Darcy(pde::Darcy::default()),
+/// The preset, the file or the proposal for a dataset, with the changes of the command.
+fn config(args: &args::Train) -> anyhow::Result<RunConfig> {
+    let Some(what) = &args.what else {
+        let why = "it needs a preset, a CONFIG.toml or --data DIR".to_string();
+        let data =
+            args.data.as_deref().ok_or(galerkin::Error::Setting { what: "galerkin train".into(), why })?;
+        return proposed(data, args.network.unwrap_or_default(), &args.set);
     };
-    generate::for_run(&config.data, &problem, quiet)
+    if args.network.is_some() {
+        let (what, why) = ("--network".to_string(), format!("{what} says which network it is"));
+        bail!(galerkin::Error::Setting { what, why });
+    }
+    let path = Path::new(what);
+    if path.extension().is_some_and(|extension| extension == "toml") || path.is_file() {
+        let text = std::fs::read_to_string(path).with_context(|| what.clone())?;
+        let mut sets = args.set.clone();
+        if let Some(data) = &args.data {
+            sets.push(("data.folder".into(), folder_setting(data)?));
+        }
+        return Ok(RunConfig::parse(&text, path, &sets)?);
+    }
+    of_preset(what, args.data.as_deref(), &args.set)
+}
+
+/// A preset that takes from a dataset what nobody said.
+fn of_preset(name: &str, data: Option<&Path>, sets: &[(String, String)]) -> anyhow::Result<RunConfig> {
+    let mut config = presets::get(name)?.with(sets)?;
+    if let Some(data) = data {
+        config.data.folder = data.into();
+    }
+    let set: Vec<String> = sets.iter().map(|(key, _)| key.clone()).collect();
+    match (Dataset::open(&config.data.folder), data) {
+        (Ok(dataset), _) => Ok(config.fitted_to(&dataset, &set)?),
+        (Err(_), Some(data)) if !data.exists() => Err(missing(data)),
+        (Err(error), Some(_)) => Err(error.into()),
+        (Err(_), None) => Ok(config.with_coarse_grid(&set)?),
+    }
+}
+
+/// A run for a dataset.
+fn proposed(data: &Path, kind: args::NetworkWord, sets: &[(String, String)]) -> anyhow::Result<RunConfig> {
+    if !data.exists() {
+        return Err(missing(data));
+    }
+    let kind = match kind {
+        args::NetworkWord::Transformer => NetworkKind::Transformer,
+        args::NetworkWord::Fno => NetworkKind::Fno,
+    };
+    Ok(propose(&Dataset::open(data)?, data, kind)?.with(sets)?)
+}
+
+fn missing(data: &Path) -> anyhow::Error {
+    let why = "no such dataset; `galerkin import` or `galerkin generate` makes one".to_string();
+    galerkin::Error::Setting { what: data.display().to_string(), why }.into()
+}
+
+/// A folder as `--set` takes it.
+fn folder_setting(data: &Path) -> anyhow::Result<String> {
+    let data = data.to_str().with_context(|| format!("{}: no UTF-8", data.display()))?;
+    Ok(format!("{data:?}"))
 }
 
 /// Progress of a training: a bar per epoch, and a line after it.
@@ -164,7 +226,7 @@ impl<'a> Display<'a> {
                 let grid = self.config.data.grid;
                 self.line(format!(
                     "{}: {parameters} parameters, {total} steps of {} samples on grid {grid}; about {} and {} of memory",
-                    self.config.preset,
+                    self.config.name,
                     self.config.train.batch,
                     duration(time),
                     output::megabytes(memory)
@@ -174,7 +236,7 @@ impl<'a> Display<'a> {
                 }
                 self.bar = Some(Progress::new(total, "steps", self.quiet));
             }
-            Event::Step { steps, loss, pace: Pace { rate, .. }, .. } => {
+            Event::Step { steps, loss, rates: Rates { rate, .. }, .. } => {
                 (self.steps[1], self.rate) = (steps, rate);
                 let (epoch, part) = self.epoch(steps);
                 let validation = self.validation.map_or(String::new(), |v| format!("  validation {v:.5}"));
@@ -270,10 +332,10 @@ impl Board {
     fn write(&mut self, event: &Event) -> io::Result<()> {
         match (event, &mut self.file) {
             (Event::Started { steps, .. }, file) => *file = Some(EventFile::create(&self.folder, *steps)?),
-            (Event::Step { steps, loss, pace, norm }, Some(file)) => {
+            (Event::Step { steps, loss, rates, norm }, Some(file)) => {
                 let values = [
                     ("train/loss", f64::from(*loss)),
-                    ("train/learning_rate", pace.rate),
+                    ("train/learning_rate", rates.rate),
                     ("train/gradient_norm", *norm),
                 ];
                 file.scalars(*steps, &values)?;

@@ -59,16 +59,16 @@ fn transformer(
     let mut row = Row::new(id, label, "burgers", scale);
     // The preset has another one, with which more seeds go through.
     row.set("optimizer.beta2", 0.999);
-    row.set("model.attention", attention_name(kind));
-    row.set("model.norm", norm.name());
+    row.set("network.encoder.attention", attention_name(kind));
+    row.set_norm(norm);
     match (kind, norm) {
         (Galerkin, Heads) => {}
         (Galerkin, Residual) => {
-            row.set("model.attention_dropout", 0.1);
-            row.set("model.hidden_dropout", 0.1);
+            row.set("network.encoder.attention_dropout", 0.1);
+            row.set("network.encoder.hidden_dropout", 0.1);
         }
-        (Fourier, _) => row.set("model.hidden_dropout", 0.05),
-        (Softmax | Linear, _) => row.set("model.residual_dropout", 0.1),
+        (Fourier, _) => row.set("network.encoder.hidden_dropout", 0.05),
+        (Softmax | Linear, _) => row.set("network.encoder.residual_dropout", 0.1),
     }
     row
 }
@@ -110,11 +110,11 @@ pub(super) fn initialisations(scale: Scale) -> Vec<Row> {
             (Heads, true) => id.push_str("-dropout"),
         }
         let mut row = transformer(id, label, Galerkin, norm, scale);
-        row.set("model.gain", gain);
-        row.set("model.diagonal", diagonal);
-        row.set("model.attention_dropout", dropout);
+        row.set("network.encoder.gain", gain);
+        row.set("network.encoder.diagonal", diagonal);
+        row.set("network.encoder.attention_dropout", dropout);
         if norm == Residual && dropout == 0.0 {
-            row.set("model.hidden_dropout", 0.05);
+            row.set("network.encoder.hidden_dropout", 0.05);
         }
         row.trials = vec![Trial { grid, noise: 0.0, paper: Some(paper) }];
         row
@@ -127,20 +127,24 @@ pub(super) fn corrections(scale: Scale) -> Vec<Row> {
     let grid = grids(scale)[0];
     let changes: [(&str, &str, &[(&'static str, &str)]); 7] = [
         ("", "ours", &[]),
-        ("-equal", "equal layers at the start", &[("model.equal_layers", "true")]),
-        ("-closed", "coordinates j/(n − 1)", &[("model.closed_line", "true")]),
+        ("-equal", "equal layers at the start", &[("network.encoder.equal_layers", "true")]),
+        ("-closed", "coordinates j/(n − 1)", &[("network.closed_coordinates", "true")]),
         ("-interior", "seminorm without the ends", &[("loss.interior", "true")]),
         (
             "-dropout",
             "dropout 0.5 of the attention weights, in training",
-            &[("model.attention_dropout", "0.5")],
+            &[("network.encoder.attention_dropout", "0.5")],
         ),
         // This row is the preset.
         ("-beta2", "β₂ = 0.99 instead of 0.999", &[("optimizer.beta2", "0.99")]),
         (
             "-authors",
             "all but the dropout, as the authors' code",
-            &[("model.equal_layers", "true"), ("model.closed_line", "true"), ("loss.interior", "true")],
+            &[
+                ("network.encoder.equal_layers", "true"),
+                ("network.closed_coordinates", "true"),
+                ("loss.interior", "true"),
+            ],
         ),
     ];
     let rows = changes.into_iter().map(|(id, label, settings)| {

@@ -73,7 +73,8 @@ pub(super) fn inverse(scale: Scale) -> Vec<Row> {
             let (id, label) =
                 (inverse_id("fno", k, grids[0], noise), format!("FNO2d (only n_f), ε = {noise}"));
             let mut row = Row::new(id, label, "fno-darcy", scale);
-            row.set("data.task", "darcy-inverse");
+            row.set("data.inverse", true);
+            row.set("loss.weight", "none");
             row.set("data.grid", grids[0]);
             row.set("data.noise", noise);
             row.set("loss.gamma", 0.0);
@@ -133,9 +134,9 @@ fn inverse_id(network: &str, k: usize, grid: usize, noise: f64) -> String {
 /// Grids, attention, norm, and the learning rate that goes with them.
 fn set_transformer(row: &mut Row, kind: AttentionKind, norm: Norm, [fine, coarse]: [usize; 2]) {
     row.set("data.grid", fine);
-    row.set("data.coarse", coarse);
-    row.set("model.attention", attention_name(kind));
-    row.set("model.norm", norm.name());
+    row.set("network.lift.coarse", coarse);
+    row.set("network.encoder.attention", attention_name(kind));
+    row.set_norm(norm);
     if matches!(kind, Fourier | Softmax) {
         row.set("train.lr", 5e-4);
     }

@@ -122,6 +122,12 @@ impl Row {
         }
     }
 
+    /// Puts the layer norms of a transformer in their place.
+    fn set_norm(&mut self, norm: Norm) {
+        self.set("network.encoder.head_norm", if norm == Norm::Heads { "layer" } else { "none" });
+        self.set("network.encoder.residual_norm", norm == Norm::Residual);
+    }
+
     /// The file of its settings in a folder. Names of runs may have dots, which begin no extension.
     pub fn config_file(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{}.toml", self.id))
@@ -161,7 +167,7 @@ enum Norm {
 }
 
 impl Norm {
-    /// In settings and names of folders.
+    /// In names of folders.
     fn name(self) -> &'static str {
         match self {
             Norm::Heads => "heads",

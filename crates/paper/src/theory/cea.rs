@@ -4,7 +4,7 @@
 
 use burn::tensor::Tensor;
 use faer::{Mat, MatRef};
-use galerkin::models::{Field, Model};
+use galerkin::networks::{Network, NetworkConfig};
 use galerkin_data::random::{Purpose, Stream};
 use serde::Serialize;
 
@@ -143,16 +143,21 @@ pub fn check_layer<T: Copy + Into<f64>>(
     check_matrices(&[q, k, v], functions, seed)
 }
 
-/// [`check_layer`] of every head of every encoder layer of a model, for the first sample of an input.
-pub fn check_model(model: &Model, input: &Field, functions: usize, seed: u64) -> Result<Vec<HeadCheck>> {
-    let layers = match model {
-        Model::Transformer1d(model) => model.encoder.len(),
-        Model::Transformer2d(model) => model.encoder.len(),
-        Model::Fno1d(_) | Model::Fno2d(_) => 0,
+/// [`check_layer`] of every head of every encoder layer of a network, for the first sample of an input (B, points, channels) on a grid.
+pub fn check_network(
+    network: &Network,
+    input: &Tensor<3>,
+    grid: &[usize],
+    functions: usize,
+    seed: u64,
+) -> Result<Vec<HeadCheck>> {
+    let layers = match network.config() {
+        NetworkConfig::Transformer(config) => config.encoder.layers,
+        _ => 0,
     };
     let mut found = Vec::new();
     for layer in 0..layers {
-        let projections = model.projections(input.clone(), layer)?;
+        let projections = network.projections(input.clone(), grid, layer)?;
         let [_, heads, n, wide] = projections[0].dims();
         let [q, k, v] = projections.map(to_vec);
         for head in 0..heads {

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::{Tensor, TensorData};
 use galerkin::device::Device;
-use galerkin::models::Field;
 use galerkin_data::pde::{self, Problem};
 
-use super::cea::{HeadCheck, LayerCheck, check_case, check_model};
+use super::cea::{HeadCheck, LayerCheck, check_case, check_network};
 use super::projection::{self, CASES, Case, LatentSource, ProjectionCheck};
 use super::stability::{self, GridBounds, SmoothFunctions, Stability};
 use crate::experiment::Scale;
-use crate::runs::{is_trained, trained_model};
+use crate::runs::{is_trained, trained_network};
 use crate::table::Table;
 use crate::{Error, Result};
 
@@ -156,14 +155,14 @@ fn projects(case: Case) -> Result<ProjectionCheck> {
 
 /// On initial values of the law it was trained for, from another seed than its data.
 fn heads(folder: &Path, functions: usize, device: &Device) -> Result<Vec<HeadCheck>> {
-    let (model, grid) = trained_model(folder, device)?;
+    let (network, grid) = trained_network(folder, device)?;
     let law = pde::Burgers::default();
     let every = (law.points / grid).max(1);
     let sample = Problem::Burgers(law).sample(SEED, 0)?;
     let values: Vec<f32> = sample.input.into_iter().step_by(every).collect();
     let shape = [1, values.len(), 1];
-    let input = Field::Line(Tensor::from_data(TensorData::new(values, shape), device));
-    check_model(&model, &input, functions, SEED)
+    let input = Tensor::from_data(TensorData::new(values, shape), device);
+    check_network(&network, &input, &[shape[1]], functions, SEED)
 }
 
 fn projection_table(checks: &[ProjectionCheck]) -> Table {

@@ -8,14 +8,14 @@ use std::time::Instant;
 use anyhow::bail;
 use burn::tensor::{Device, Tensor, TensorData};
 use galerkin::layers::Mode;
-use galerkin::models::Field;
+use galerkin::optimizer::{Optimizer, OptimizerConfig};
 use galerkin::reference::export_gradients;
-use galerkin::train::{Optimizer, OptimizerConfig, Pace};
+use galerkin::schedule::Rates;
 use galerkin::weights;
 use galerkin_data::io::{npy, write_whole};
 use serde::{Deserialize, Serialize};
 
-use super::network::Network;
+use super::network::{Measured, Values};
 use crate::args::{MeasureArgs, Pass};
 
 /// What a process says about itself.
@@ -46,8 +46,8 @@ impl Report {
     }
 }
 
-/// Adam's pace in measured steps, which PyTorch's half has too.
-const PACE: Pace = Pace { rate: 1e-3, beta1: 0.9 };
+/// Adam's rates in measured steps, which PyTorch's half has too.
+const RATES: Rates = Rates { rate: 1e-3, beta1: 0.9 };
 
 /// Does one measurement.
 pub(super) fn run(args: &MeasureArgs) -> anyhow::Result<()> {
@@ -62,13 +62,13 @@ pub(super) fn run(args: &MeasureArgs) -> anyhow::Result<()> {
 /// Steps as the training loop takes them.
 fn train(args: &MeasureArgs) -> anyhow::Result<Report> {
     let (mut network, x, target) = tracked(args)?;
-    let mut optimizer = Optimizer::new(OptimizerConfig::default(), &network);
+    let mut optimizer = Optimizer::new(&OptimizerConfig::default(), &network);
     let start_mb = peak_megabytes();
     let mut step = 0;
     let seconds = repeat(args.seconds, || {
         let (gradients, _) = network.gradients(&x, &target, Mode::Train { seed: 0, step })?;
         optimizer.collect(&network, gradients);
-        network = optimizer.step(network.clone(), PACE).0;
+        network = optimizer.step(network.clone(), RATES).0;
         step += 1;
         Ok(())
     })?;
@@ -77,16 +77,16 @@ fn train(args: &MeasureArgs) -> anyhow::Result<Report> {
 
 fn infer(args: &MeasureArgs) -> anyhow::Result<Report> {
     let device = Device::flex();
-    let (network, x) = (Network::load(&args.weights, &device)?, read_field(&args.input, &device)?);
+    let (network, x) = (Measured::load(&args.weights, &device)?, read_values(&args.input, &device)?);
     let start_mb = peak_megabytes();
     let mut y = None;
     let seconds = repeat(args.seconds, || {
-        y = Some(network.forward(x.clone(), Mode::Evaluate)?);
+        y = Some(network.forward(&x, Mode::Evaluate)?);
         Ok(())
     })?;
     let peak_mb = peak_megabytes();
     if let Some(y) = y {
-        write_field(&args.output, y)?;
+        write_values(&args.output, y)?;
     }
     Ok(Report { seconds, start_mb, peak_mb, out_of_memory: false })
 }
@@ -99,10 +99,10 @@ fn gradients(args: &MeasureArgs) -> anyhow::Result<Report> {
 }
 
 /// Network, input and target on the device that keeps track of gradients.
-fn tracked(args: &MeasureArgs) -> anyhow::Result<(Network, Field, Field)> {
+fn tracked(args: &MeasureArgs) -> anyhow::Result<(Measured, Values, Values)> {
     let device = Device::flex().autodiff();
-    let network = Network::load(&args.weights, &device)?;
-    Ok((network, read_field(&args.input, &device)?, read_field(&args.target, &device)?))
+    let network = Measured::load(&args.weights, &device)?;
+    Ok((network, read_values(&args.input, &device)?, read_values(&args.target, &device)?))
 }
 
 /// Seconds of repetitions after one to warm up, until their sum is the budget.
@@ -117,24 +117,19 @@ fn repeat(budget: f64, mut step: impl FnMut() -> anyhow::Result<()>) -> anyhow::
     Ok(seconds)
 }
 
-fn read_field(path: &Path, device: &Device) -> anyhow::Result<Field> {
+fn read_values(path: &Path, device: &Device) -> anyhow::Result<Values> {
     let rows = npy::Rows::open(path)?;
-    let shape = rows.shape().to_vec();
-    let data = TensorData::new(rows.read(0, shape[0])?, shape.clone());
-    match shape.len() {
-        3 => Ok(Field::Line(Tensor::from_data(data, device))),
-        4 => Ok(Field::Square(Tensor::from_data(data, device))),
-        _ => bail!("{}: expected 3 or 4 axes, found shape {shape:?}", path.display()),
-    }
+    let [batch, grid @ .., channels] = rows.shape() else {
+        bail!("{}: expected (samples, points…, channels), found shape {:?}", path.display(), rows.shape());
+    };
+    let data = TensorData::new(rows.read(0, *batch)?, [*batch, grid.iter().product(), *channels]);
+    Ok(Values { tensor: Tensor::from_data(data, device), grid: grid.to_vec() })
 }
 
-fn write_field(path: &Path, y: Field) -> anyhow::Result<()> {
-    let (shape, data) = match y {
-        Field::Line(y) => (y.dims().to_vec(), y.into_data()),
-        Field::Square(y) => (y.dims().to_vec(), y.into_data()),
-    };
-    let mut bytes = npy::header(&shape);
-    bytes.extend(data.iter::<f32>().flat_map(f32::to_le_bytes));
+fn write_values(path: &Path, y: Values) -> anyhow::Result<()> {
+    let [batch, _, channels] = y.tensor.dims();
+    let mut bytes = npy::header(&[vec![batch], y.grid, vec![channels]].concat());
+    bytes.extend(y.tensor.into_data().iter::<f32>().flat_map(f32::to_le_bytes));
     Ok(write_whole(path, &bytes)?)
 }
 

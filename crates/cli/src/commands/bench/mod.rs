@@ -40,7 +40,7 @@ pub(super) fn training(row: &Row, how: &BenchOptions) -> anyhow::Result<Report> 
 
 /// Our own numbers.
 fn alone(how: &BenchOptions) -> anyhow::Result<()> {
-    let chosen = choose(rows(how.tiny), &how.rows)?;
+    let chosen = choose(rows(how.tiny)?, &how.rows)?;
     let folder = tempfile::tempdir().context("a temporary folder")?;
     let sides = [Side::ours()?];
     let mut table = Table::new(&["row", "pass", "batch", "ms", "spread", "MB"]);

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use galerkin::device::Device;
-use galerkin::layers::Normalizer;
-use galerkin::models::ModelConfig;
+use galerkin::layers::TargetNormalizer;
+use galerkin::networks::{LiftConfig, NetworkConfig};
 use galerkin::reference::{Array, export};
 use galerkin::weights;
 use galerkin_data::io::{npy, write_whole};
 use galerkin_data::random::{Purpose, Stream};
 
-use super::network::NetworkConfig;
+use super::network::MeasuredConfig;
 use super::rows::Row;
 
 /// The files of a row.
@@ -35,13 +35,15 @@ pub(super) fn write(row: &Row, folder: &Path) -> anyhow::Result<Files> {
     let mut arrays = export(&row.network.init(&Device::flex())?);
     let mut metadata = BTreeMap::from([
         ("format".to_string(), "galerkin".to_string()),
-        ("version".into(), "1".into()),
+        ("version".into(), "2".into()),
         ("config".into(), row.network.to_json()?.to_string()),
     ]);
     for (i, (name, array)) in arrays.iter_mut().enumerate() {
         array.values = draw_weights(name, &array.shape, 2 + i as u32);
     }
-    if let NetworkConfig::Model(ModelConfig::Transformer2d(_)) = row.network {
+    if let MeasuredConfig::Network(NetworkConfig::Transformer(config)) = &row.network
+        && matches!(config.lift, LiftConfig::Interpolation(_))
+    {
         // As in training on Darcy flow, where the targets are normalised at every point.
         let shape = [output_grid.as_slice(), &[outputs]].concat();
         for (name, shift) in [("normalizer.mean", 0.0), ("normalizer.std", 1.0)] {
@@ -49,7 +51,7 @@ pub(super) fn write(row: &Row, folder: &Path) -> anyhow::Result<Files> {
             let values = values.into_iter().map(|z| shift + 0.1 * z).collect();
             arrays.insert(name.into(), Array { shape: shape.clone(), values });
         }
-        metadata.insert("normalizer.eps".into(), Normalizer::EPS.to_string());
+        metadata.insert("normalizer.eps".into(), TargetNormalizer::EPS.to_string());
     }
     weights::write_arrays(&arrays, &metadata, &files.weights)?;
     Ok(files)

@@ -48,7 +48,7 @@ struct Agreement {
 
 pub(super) fn run(args: &PytorchArgs) -> anyhow::Result<()> {
     let how = &args.options;
-    let chosen = choose(rows(how.tiny), &how.rows)?;
+    let chosen = choose(rows(how.tiny)?, &how.rows)?;
     let folder = tempfile::tempdir().context("a temporary folder")?;
     for (name, text) in SCRIPTS {
         write_whole(folder.path().join(name), text.as_bytes())?;

@@ -2,16 +2,17 @@
 
 use anyhow::bail;
 use galerkin::layers::AttentionKind;
-use galerkin::models::{FnoConfig, ModelConfig, Transformer1dConfig, Transformer2dConfig};
+use galerkin::networks::{LiftConfig, NetworkConfig, TransformerConfig};
+use galerkin::presets;
 
-use super::network::{EncoderConfig, NetworkConfig};
+use super::network::{EncoderConfig, MeasuredConfig, transformer};
 use crate::args::Pass;
 
 /// A network on a grid.
 #[derive(Clone, Debug)]
 pub(in crate::commands) struct Row {
     pub(in crate::commands) name: String,
-    pub(in crate::commands) network: NetworkConfig,
+    pub(in crate::commands) network: MeasuredConfig,
     pub(in crate::commands) batch: usize,
     /// Points along each axis of the input.
     pub(in crate::commands) grid: Vec<usize>,
@@ -29,7 +30,7 @@ pub(super) const KINDS: [(&str, AttentionKind); 4] = [
 const BOTH: &[Pass] = &[Pass::Train, Pass::Infer];
 
 /// All of them; the tiny ones have the same names.
-pub(super) fn rows(tiny: bool) -> Vec<Row> {
+pub(super) fn rows(tiny: bool) -> galerkin::Result<Vec<Row>> {
     let n = |points: usize| if tiny { 64 } else { points };
     let batch = |samples: usize| if tiny { 2 } else { samples };
     let grids = |fine: usize, coarse: usize| if tiny { (29, 10) } else { (fine, coarse) };
@@ -37,20 +38,16 @@ pub(super) fn rows(tiny: bool) -> Vec<Row> {
     for (kind_name, kind) in KINDS {
         for (points, samples) in [(512, 8), (2048, 8), (8192, 4)] {
             let name = format!("burgers-{kind_name}-{points}");
-            rows.push(Row::burgers(name, kind, batch(samples), n(points)));
+            rows.push(Row::burgers(name, kind, batch(samples), n(points))?);
         }
     }
-    let galerkin = AttentionKind::Galerkin;
     for (fine, coarse) in [(85, 29), (141, 43)] {
-        let config = |(fine, coarse)| Transformer2dConfig::darcy(galerkin, fine, coarse);
-        rows.push(Row::darcy(format!("darcy-{fine}"), config(grids(fine, coarse)), batch(4)));
+        rows.push(Row::square(format!("darcy-{fine}"), "darcy", grids(fine, coarse), true, batch(4))?);
     }
-    let (fine, coarse) = grids(141, 36);
-    let inverse = Transformer2dConfig::darcy_inverse(galerkin, fine, coarse);
-    rows.push(Row::darcy("darcy-inverse-141".into(), inverse, batch(4)));
+    rows.push(Row::square("darcy-inverse-141".into(), "darcy-inverse", grids(141, 36), true, batch(4))?);
     rows.push(Row {
         name: "fno-burgers-2048".into(),
-        network: NetworkConfig::Model(ModelConfig::Fno1d(FnoConfig::burgers())),
+        network: MeasuredConfig::Network(presets::get("fno-burgers")?.network),
         batch: batch(8),
         grid: vec![n(2048)],
         passes: BOTH,
@@ -58,7 +55,7 @@ pub(super) fn rows(tiny: bool) -> Vec<Row> {
     for fine in [85, 141] {
         rows.push(Row {
             name: format!("fno-darcy-{fine}"),
-            network: NetworkConfig::Model(ModelConfig::Fno2d(FnoConfig::darcy())),
+            network: MeasuredConfig::Network(presets::get("fno-darcy")?.network),
             batch: batch(4),
             grid: vec![grids(fine, fine).0; 2],
             passes: BOTH,
@@ -66,20 +63,25 @@ pub(super) fn rows(tiny: bool) -> Vec<Row> {
     }
     for (kind_name, kind) in KINDS {
         let layers = if tiny { 2 } else { 10 };
-        rows.push(Row::encoder(format!("encoder-{kind_name}-8192"), kind, layers, batch(4), n(8192)));
+        rows.push(Row::encoder(format!("encoder-{kind_name}-8192"), kind, layers, batch(4), n(8192))?);
     }
     let single = |row: Row| Row { batch: 1, passes: &[Pass::Infer], ..row };
-    rows.push(single(Row::burgers("single-burgers-2048".into(), galerkin, 1, n(2048))));
-    let (fine, coarse) = grids(141, 43);
-    let darcy = Transformer2dConfig::darcy(galerkin, fine, coarse);
-    rows.push(single(Row::darcy("single-darcy-141".into(), darcy, 1)));
-    rows
+    let burgers = Row::burgers("single-burgers-2048".into(), AttentionKind::Galerkin, 1, n(2048))?;
+    rows.push(single(burgers));
+    rows.push(single(Row::square("single-darcy-141".into(), "darcy", grids(141, 43), true, 1)?));
+    Ok(rows)
 }
 
 impl Row {
-    pub(in crate::commands) fn burgers(name: String, kind: AttentionKind, batch: usize, n: usize) -> Self {
-        let network = NetworkConfig::Model(ModelConfig::Transformer1d(Transformer1dConfig::burgers(kind)));
-        Self { name, network, batch, grid: vec![n], passes: BOTH }
+    pub(in crate::commands) fn burgers(
+        name: String,
+        kind: AttentionKind,
+        batch: usize,
+        n: usize,
+    ) -> galerkin::Result<Self> {
+        let mut config = transformer("burgers")?;
+        config.encoder.attention = kind;
+        Ok(Self::new(name, config, vec![n], batch))
     }
 
     pub(in crate::commands) fn encoder(
@@ -88,14 +90,28 @@ impl Row {
         layers: usize,
         batch: usize,
         n: usize,
-    ) -> Self {
-        let network = NetworkConfig::Encoder(EncoderConfig::paper(kind, layers));
-        Self { name, network, batch, grid: vec![n], passes: BOTH }
+    ) -> galerkin::Result<Self> {
+        let network = MeasuredConfig::Encoder(EncoderConfig::paper(kind, layers)?);
+        Ok(Self { name, network, batch, grid: vec![n], passes: BOTH })
     }
 
-    pub(super) fn darcy(name: String, config: Transformer2dConfig, batch: usize) -> Self {
-        let grid = vec![config.resampling.fine; 2];
-        let network = NetworkConfig::Model(ModelConfig::Transformer2d(config));
+    /// The network of a preset with an interpolation network, between two grids.
+    pub(super) fn square(
+        name: String,
+        preset: &str,
+        (fine, coarse): (usize, usize),
+        by_factor: bool,
+        batch: usize,
+    ) -> galerkin::Result<Self> {
+        let mut config = transformer(preset)?;
+        if let LiftConfig::Interpolation(lift) = &mut config.lift {
+            (lift.fine, lift.coarse, lift.by_factor) = (fine, coarse, by_factor);
+        }
+        Ok(Self::new(name, config, vec![fine; 2], batch))
+    }
+
+    fn new(name: String, config: TransformerConfig, grid: Vec<usize>, batch: usize) -> Self {
+        let network = MeasuredConfig::Network(NetworkConfig::Transformer(config));
         Self { name, network, batch, grid, passes: BOTH }
     }
 
@@ -125,7 +141,7 @@ mod tests {
     fn rows_have_names_of_their_own_and_are_chosen_by_their_beginnings() {
         let names = |words: &[&str]| -> Vec<String> {
             let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
-            choose(rows(false), &words).unwrap().into_iter().map(|row| row.name).collect()
+            choose(rows(false).unwrap(), &words).unwrap().into_iter().map(|row| row.name).collect()
         };
         let mut all = names(&[]);
         assert_eq!(all.len(), 24);
@@ -134,10 +150,10 @@ mod tests {
         assert_eq!(all.len(), 24);
         assert_eq!(names(&["burgers-gt"]), ["burgers-gt-512", "burgers-gt-2048", "burgers-gt-8192"]);
         assert_eq!(names(&["darcy-141", "single"]).len(), 3);
-        let same: Vec<String> = rows(true).into_iter().map(|row| row.name).collect();
+        let same: Vec<String> = rows(true).unwrap().into_iter().map(|row| row.name).collect();
         assert_eq!(same, names(&[]));
         for wrong in ["burgers-g", "", "darcy-141-"] {
-            let error = choose(rows(false), &[wrong.into()]).unwrap_err().to_string();
+            let error = choose(rows(false).unwrap(), &[wrong.into()]).unwrap_err().to_string();
             assert!(error.contains("burgers-gt-512, burgers-gt-2048"), "{error}");
         }
     }

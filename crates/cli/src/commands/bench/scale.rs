@@ -1,8 +1,6 @@
 //! `galerkin bench scale`: training steps on growing grids, and with more threads.
 
 use anyhow::bail;
-use galerkin::layers::AttentionKind;
-use galerkin::models::Transformer2dConfig;
 use galerkin_paper::growth::exponent;
 
 use super::process::{Cost, Measured, say};
@@ -41,7 +39,7 @@ pub(super) fn run(args: &ScaleArgs) -> anyhow::Result<()> {
         let measured = Measured { side: "ours", pass: Pass::Train, reports: Vec::new() };
         Job { row, threads, measured }
     };
-    let all = rows(how.tiny);
+    let all = rows(how.tiny)?;
     let paired: Vec<&Row> = all.iter().filter(|row| THREADS.contains(&row.name.as_str())).collect();
     let mut jobs: Vec<Job> =
         families.iter().flat_map(|family| &family.rows).map(|row| job(row, how.threads)).collect();
@@ -120,13 +118,14 @@ fn families(args: &ScaleArgs) -> anyhow::Result<Vec<Family>> {
     let coarse: &[usize] = if tiny { &[15, 22] } else { &[43, 71, 106, 141, 211] };
     let mut all: Vec<Row> = Vec::new();
     for (name, kind) in &KINDS[..2] {
-        all.extend(lines.iter().map(|&n| Row::burgers(format!("{name}-{n}"), *kind, 1, n)));
+        for &n in &lines {
+            all.push(Row::burgers(format!("{name}-{n}"), *kind, 1, n)?);
+        }
     }
     for &coarse in coarse {
         // Twice as fine, and by sizes: by factor some coarse grids are missed.
-        let mut config = Transformer2dConfig::darcy(AttentionKind::Galerkin, 2 * coarse - 1, coarse);
-        config.resampling.by_factor = false;
-        all.push(Row::darcy(format!("darcy-{}-{coarse}", 2 * coarse - 1), config, 1));
+        let fine = 2 * coarse - 1;
+        all.push(Row::square(format!("darcy-{fine}-{coarse}"), "darcy", (fine, coarse), false, 1)?);
     }
     let mut chosen = choose(all, &args.options.rows)?;
     chosen.retain(|row| row.points() <= args.upto);

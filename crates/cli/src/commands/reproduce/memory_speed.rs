@@ -20,7 +20,7 @@ const RATE: f64 = 1e11;
 
 pub(super) fn run(args: &Reproduce) -> anyhow::Result<()> {
     let families = costs::families(args.scale);
-    let rows: Vec<Row> = families.iter().flat_map(networks).collect();
+    let rows = families.iter().map(networks).collect::<anyhow::Result<Vec<_>>>()?.concat();
     let chosen = choose(&rows, |row| &row.name, &args.only)?;
     let folder = args.runs.join(args.scale.name()).join("memory-speed");
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u32;
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Reproduce) -> anyhow::Result<()> {
     }
     let known = |row: &Row| known(&folder, row);
     let of_family = |family: CostFamily| {
-        let rows = networks(&family).iter().map(known).collect::<anyhow::Result<Vec<_>>>()?;
+        let rows = networks(&family)?.iter().map(known).collect::<anyhow::Result<Vec<_>>>()?;
         Ok((family, rows))
     };
     let families = families.into_iter().map(of_family).collect::<anyhow::Result<Vec<_>>>()?;
@@ -57,12 +57,12 @@ pub(super) fn run(args: &Reproduce) -> anyhow::Result<()> {
 }
 
 /// The networks of a family, one for each number of points.
-fn networks(family: &CostFamily) -> Vec<Row> {
+fn networks(family: &CostFamily) -> anyhow::Result<Vec<Row>> {
     let network = |&n: &usize| match family.part {
         Part::Network => Row::burgers(family.row_name(n), family.kind, BATCH, n),
         Part::EncoderLayers(layers) => Row::encoder(family.row_name(n), family.kind, layers, BATCH, n),
     };
-    family.points.iter().map(network).collect()
+    Ok(family.points.iter().map(network).collect::<galerkin::Result<_>>()?)
 }
 
 /// What earlier processes found of a row.
@@ -141,7 +141,7 @@ fn write(args: &Reproduce, report: &CostReport, how: &BenchOptions) -> anyhow::R
     let folder = at.join("config");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     for (family, _) in &report.families {
-        let config = serde_json::to_string_pretty(&networks(family)[0].network.to_json()?)?;
+        let config = serde_json::to_string_pretty(&networks(family)?[0].network.to_json()?)?;
         write_whole(folder.join(&family.name).with_extension("json"), config.as_bytes())?;
     }
     for (name, title, unit, of) in [

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
 use galerkin::device::{self, Device};
-use galerkin::run::{self, RunFolder};
-use galerkin::train::{Start, estimate};
+use galerkin::run::RunFolder;
+use galerkin::train::training_time;
 use galerkin_paper::report::ErrorReport;
 use galerkin_paper::runs::{RowOutcome, Stage, add_training_time};
 use galerkin_paper::{Experiment, Protocol, Row, Table};
 
 use super::generate;
-use super::train::{How, to_the_end};
+use super::train::{Options, to_the_end};
 use crate::args::{ExperimentChoice, Reproduce};
 use crate::progress::duration;
 
@@ -102,11 +102,16 @@ fn plan(title: &str, rows: &[&Row], args: &Reproduce, device: &Device) -> anyhow
     for row in rows {
         let config = row.config()?;
         let total = config.total_steps();
+        let grid = vec![config.data.grid; config.network.axes()];
         let (done, over) = match stage(row, &folder(row, args))? {
             Stage::Begun(steps) => (steps, false),
             Stage::Ended(history) => (history.steps, true),
         };
-        let left = if over { Duration::ZERO } else { estimate(&config, total - done.min(total), device)? };
+        let left = if over {
+            Duration::ZERO
+        } else {
+            training_time(&config, &grid, total - done.min(total), device)?
+        };
         sum += left;
         let left = if over { "-".into() } else { duration(left) };
         table.row(vec![row.id.clone(), row.label.clone(), total.to_string(), done.to_string(), left]);
@@ -131,21 +136,16 @@ fn train(row: &Row, args: &Reproduce, device: &Device) -> anyhow::Result<()> {
     if !args.quiet {
         writeln!(io::stderr(), "{}: {}", row.id, row.label)?;
     }
-    let how = How {
-        start: Start::Resume,
-        limit: None,
-        device: device.clone(),
-        tensorboard: false,
-        quiet: args.quiet,
-    };
+    let options =
+        Options { resume: true, limit: None, device: device.clone(), tensorboard: false, quiet: args.quiet };
     let start = Instant::now();
-    let ended = to_the_end(&config, &folder, &how);
+    let ended = to_the_end(&config, &folder, &options);
     if folder.path().exists() {
         add_training_time(&folder, start.elapsed())?;
     }
     match ended {
         Ok(_) => Ok(()),
-        Err(error) if matches!(error.downcast_ref(), Some(run::Error::Diverged { .. })) => {
+        Err(error) if matches!(error.downcast_ref(), Some(galerkin::Error::Diverged { .. })) => {
             if !args.quiet {
                 writeln!(io::stderr(), "{}: {error}", row.id)?;
             }

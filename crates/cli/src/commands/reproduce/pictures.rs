@@ -5,7 +5,7 @@ use std::path::Path;
 
 use galerkin::device::Device;
 use galerkin::evaluate::Evaluator;
-use galerkin::run::Which;
+use galerkin::run::Snapshot;
 use galerkin_paper::report::ErrorReport;
 use galerkin_paper::{Experiment, Row};
 
@@ -33,7 +33,7 @@ pub(super) fn draw(
             continue;
         }
         // The tables need no data once they were made; only pictures do.
-        match Evaluator::open(&folder(row, args), Which::Last, None, device) {
+        match Evaluator::open(&folder(row, args), Snapshot::Last, None, device) {
             Ok(evaluator) => models.push((row, evaluator)),
             Err(error) => writeln!(io::stderr(), "no samples are drawn: {error}")?,
         }
