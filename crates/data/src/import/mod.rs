@@ -5,15 +5,19 @@
 //! | here | what to take from which files |
 //! | `layout.rs` | names of axes; readings of arrays whose axes nobody named |
 //! | `known.rs` | published files, told by their variables |
-//! | `plan.rs` | files opened and checked: what is written, and where it lies |
+//! | `sources.rs` | files, what they are for, and the variables to take |
+//! | `described.rs` | variables of one side and what their axes are |
+//! | `plan.rs` | everything checked: what is written, and where it lies |
 //! | `axes.rs` `points.rs` | axes of grids with origin and length; points with weights and cells |
 //! | `write.rs` | from the order of a file to the order of a dataset, in little memory |
 
 mod axes;
+mod described;
 mod known;
 mod layout;
 mod plan;
 mod points;
+mod sources;
 mod write;
 
 use std::ffi::OsString;

@@ -1,8 +1,9 @@
 //! Points with weights and cells.
 
 use super::PointVariables;
+use super::described::piece;
 use super::layout::{Layout, POINTS_FLAG, Word};
-use super::plan::{holders, piece};
+use super::sources::{Given, holders};
 use super::write::{Column, Target};
 use crate::Array;
 use crate::domain::{MOST_AXES, Points, Sharing};
@@ -292,22 +293,17 @@ fn cells(files: &[File], name: &str, from: usize, count: usize) -> Result<Array>
 
 impl Offsets {
     /// Those of every part, one after the other; `along` are the points of each part.
-    pub(super) fn read(
-        files: &[File],
-        parts: &[(bool, &[usize])],
-        name: &str,
-        along: &[usize],
-    ) -> Result<Self> {
+    pub(super) fn read(files: &[File], parts: &[Given], name: &str, along: &[usize]) -> Result<Self> {
         let wrong = |why: String| Err(Error::setting(format!("--offsets {name}"), why));
         let mut offsets = Self { values: vec![0], samples: Vec::new() };
-        for ((own, among), points) in parts.iter().zip(along) {
-            if !own {
+        for (part, points) in parts.iter().zip(along) {
+            if !part.own {
                 return wrong(
                     "samples with different numbers of points are split by files: --test-files".into(),
                 );
             }
             let (before, samples) = (offsets.points(), offsets.values.len());
-            for at in holders(files, among, name, "--offsets")? {
+            for at in holders(files, &part.files, name, "--offsets")? {
                 let values = files[at].read(name)?.values;
                 let whole =
                     |value: &f32| *value >= 0.0 && *value < MOST_COUNTED as f32 && value.fract() == 0.0;
