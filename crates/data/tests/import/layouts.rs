@@ -57,8 +57,8 @@ fn axes_in_any_order_give_the_same_dataset() {
     let dataset = Dataset::open(folder("1")).unwrap();
     let target = dataset.sample(6).unwrap().target;
     assert_eq!(target.shape, [2, 5, 3, 2]);
-    // Time 1, x 4, y 2, channel 1.
-    assert_eq!(target.values[((1 * 5 + 4) * 3 + 2) * 2 + 1], 61_421.0);
+    // The last of all: time 1, x 4, y 2, channel 1.
+    assert_eq!(target.values.last(), Some(&61_421.0));
     assert_eq!(plain.1.time, Some(Axis::unit("time", 2, false)));
     assert_eq!((plain.1.inputs, plain.1.targets), (words("a0,a1"), words("u0,u1")));
 }
@@ -170,19 +170,20 @@ fn layouts_that_do_not_fit_name_file_and_shape() {
         Import { input_layout: words("x,y,samples"), target_layout: words("samples,x,y"), ..import.clone() };
     let error = message(&mixed, place.path());
     assert!(error.contains("found 3 with the axes x,y,samples and 7 with the axes samples,x,y"), "{error}");
-    // A second file of another size.
+    // A second file of another size, and one of other axes.
     let other = place.path().join("other");
     fs::create_dir(&other).unwrap();
     let second = other.join("u.npy");
     write_values(&second, &[2, 5, 4], false, &[0.0; 40]);
     let mut files = import.files.clone();
     files.push(second);
-    let error = message(&Import { files, layout: words("samples,x,y"), ..import }, place.path());
-    assert!(
-        error.contains("u.npy: u: expected 5 × 3 points, as the arrays before,")
-            && error.contains("[2, 5, 4]"),
-        "{error}"
-    );
+    let import = Import { files, layout: words("samples,x,y"), ..import };
+    let error = message(&import, place.path());
+    assert!(error.contains("u.npy: u: expected 5 × 3 points, as the arrays before,"), "{error}");
+    assert!(error.ends_with("found shape [2, 5, 4]"), "{error}");
+    write_values(&import.files[2], &[2, 15], false, &[0.0; 30]);
+    let error = message(&import, place.path());
+    assert!(error.ends_with("u: expected 3 axes, as the first file has, found shape [2, 15]"), "{error}");
 }
 
 #[test]

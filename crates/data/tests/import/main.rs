@@ -1,6 +1,8 @@
 //! Files of others as dataset folders, and dataset folders that are not what they say.
 
 mod layouts;
+#[path = "../pickle/mod.rs"]
+mod pickle;
 mod points;
 
 use std::fs;
@@ -8,8 +10,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use galerkin_data::generate::write_dataset;
-use galerkin_data::import::{Import, Variables};
+use galerkin_data::import::{Import, Part, Variables};
 use galerkin_data::pde::{Burgers, Problem};
+use galerkin_data::split::Parts;
 use galerkin_data::{Dataset, Error, io};
 
 fn fixture(name: &str) -> PathBuf {
@@ -113,6 +116,64 @@ fn published_files_need_no_names() {
     }
     // Nothing temporary is left.
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 4);
+}
+
+/// Files like those that come with the package neuraloperator, as PyTorch lays them out: the samples are the fastest axis and part of more.
+#[test]
+fn files_of_neuraloperator_need_no_names() {
+    let place = tempfile::tempdir().unwrap();
+    let write = |name: &str, tensors: &[(&str, &[i64])]| {
+        let mut pickle = pickle::Pickle::new().raw(b"}");
+        let mut storages = Vec::new();
+        let keys = ["0", "1", "2"];
+        for ((name, shape), key) in tensors.iter().zip(keys) {
+            // Strides of a column-major array of five samples more.
+            let mut len = 1;
+            let strides: Vec<i64> = (0..shape.len())
+                .map(|axis| {
+                    let stride = len;
+                    len *= shape[axis] + if axis == 0 { 5 } else { 0 };
+                    stride
+                })
+                .collect();
+            let tensor =
+                pickle::Tensor { storage: "FloatStorage", key, len, offset: 2, shape, strides: &strides };
+            pickle = pickle.text(name).tensor(&tensor).raw(b"s");
+            storages.push((key, (0..len).flat_map(|v| (v as f32).to_le_bytes()).collect()));
+        }
+        let path = place.path().join(name);
+        fs::write(&path, pickle::archive(&pickle.raw(b".").0, &storages)).unwrap();
+        path
+    };
+    let import = |files: Vec<PathBuf>, test: Option<PathBuf>| {
+        let test = test.map(|file| Part { files: vec![file], variables: Variables::default() });
+        Import { files, test, ..Import::default() }
+    };
+    let train = write("train.pt", &[("x", &[4, 3, 3]), ("y", &[4, 3, 3])]);
+    let test = write("test.pt", &[("x", &[2, 3, 3]), ("y", &[2, 3, 3])]);
+    let folder = place.path().join("darcy");
+    let meta = import(vec![train.clone()], Some(test)).write(&folder).unwrap();
+    assert_eq!((meta.domain.to_string(), meta.target_domain), ("3 × 3 points, y and x closed".into(), None));
+    assert_eq!(meta.split, Some(Parts { train: [0, 4], validation: [4, 4], test: [4, 6] }));
+    let dataset = Dataset::open(&folder).unwrap();
+    // Offset 2, sample 1; steps of 9 and of 27 from point to point.
+    let expected = [3.0, 30.0, 57.0, 12.0, 39.0, 66.0, 21.0, 48.0, 75.0];
+    assert_eq!(dataset.sample(1).unwrap().input.values, expected);
+    let last = dataset.sample(5).unwrap().target.values;
+    assert_eq!((last[0], last[8]), (3.0, 3.0 + 2.0 * 7.0 + 2.0 * 21.0));
+
+    let course = write("course.pt", &[("x", &[4, 3]), ("y", &[4, 2, 3]), ("visc", &[1, 1])]);
+    let folder = place.path().join("burgers");
+    let meta = import(vec![course], None).write(&folder).unwrap();
+    assert_eq!((meta.domain.to_string(), meta.target_domain), ("3 points, x periodic".into(), None));
+    assert_eq!(meta.time.map(|time| time.points), Some(2));
+    let target = Dataset::open(&folder).unwrap().sample(3).unwrap().target;
+    assert_eq!((target.shape, target.values), (vec![2, 3, 1], vec![5.0, 23.0, 41.0, 14.0, 32.0, 50.0]));
+
+    // The same names in a file that is another one.
+    let other = write("other.pt", &[("x", &[4, 3, 3]), ("y", &[4, 3, 3]), ("z", &[2])]);
+    let error = import(vec![other], None).write(place.path().join("refused")).unwrap_err().to_string();
+    assert!(error.contains("--inputs NAME; the files have x [4, 3, 3], y [4, 3, 3], z [2]"), "{error}");
 }
 
 #[test]
