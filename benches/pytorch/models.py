@@ -30,7 +30,7 @@ def load(path: str, attention: str = "fast") -> nn.Module:
         metadata = file.metadata()
         arrays = {name: file.get_tensor(name) for name in file.keys()}
     config = json.loads(metadata["config"])
-    network = NETWORKS[config["network"]](config)
+    network = network_of(config)
     for module in network.modules():
         if isinstance(module, Attention):
             module.way = attention
@@ -359,7 +359,7 @@ class Transformer1d(nn.Module):
         self.feat_extract = nn.ModuleDict({"id": nn.Linear(config["inputs"], d)})
         self.encoder_layers = nn.ModuleList(EncoderLayer(config["encoder"]) for _ in range(config["layers"]))
         self.regressor = SpectralDecoder(config["decoder"], SpectralConv1d)
-        self.dropout, self.closed = nn.Dropout(config["dropout"]), config["closed_line"]
+        self.dropout, self.closed = nn.Dropout(config["dropout"]), config["closed_coordinates"]
 
     def forward(self, x: Tensor) -> Tensor:
         positions = line(x.shape[1], self.closed)
@@ -374,7 +374,7 @@ class OnSquare(nn.Module):
 
     def __init__(self, config: dict):
         super().__init__()
-        self.dirichlet = config["boundary"] == "dirichlet"
+        self.dirichlet = config["boundary"] == "zero"
         self.mean = self.scale = None
 
     def normalize_with(self, mean: Tensor, scale: Tensor) -> None:
@@ -395,8 +395,9 @@ class Transformer2d(OnSquare):
         self.downscaler = Downscaler(config["downsampler"], down)
         self.upscaler = Upscaler(config["upsampler"], up)
         self.encoder_layers = nn.ModuleList(EncoderLayer(config["encoder"]) for _ in range(config["layers"]))
-        ((kind, decoder),) = config["decoder"].items()
-        self.regressor = SpectralDecoder(decoder, SpectralConv2d) if kind == "spectral" else PointwiseDecoder(decoder)
+        decoder = config["decoder"]
+        spectral = decoder["kind"] == "spectral"
+        self.regressor = SpectralDecoder(decoder, SpectralConv2d) if spectral else PointwiseDecoder(decoder)
         self.dropout, self.coarse, self.output = nn.Dropout(config["dropout"]), down[1], up[1]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -409,17 +410,11 @@ class Transformer2d(OnSquare):
         return self.finish(self.regressor(self.dropout(x), square(self.output, self.output)))
 
 
-def fno_decoder(config: dict, coordinates: int) -> dict:
-    """A Fourier operator is a spectral decoder that takes the input itself, without an activation after the last convolution."""
-    own = {"coordinates": coordinates, "hidden": config["channels"], "last_activation": False, "dropout": 0.0}
-    return config | own
-
-
 class Fno1d(SpectralDecoder):
     """The Fourier neural operator on the periodic line; (B, n, c)."""
 
     def __init__(self, config: dict):
-        super().__init__(fno_decoder(config, 1), SpectralConv1d)
+        super().__init__(config["decoder"], SpectralConv1d)
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x, line(x.shape[1]))
@@ -430,7 +425,7 @@ class Fno2d(OnSquare):
 
     def __init__(self, config: dict):
         super().__init__(config)
-        decoder = SpectralDecoder(fno_decoder(config, 2), SpectralConv2d)
+        decoder = SpectralDecoder(config["decoder"], SpectralConv2d)
         # Under the decoder's own names, without a prefix.
         self.fc, self.spectral_conv, self.regressor = decoder.fc, decoder.spectral_conv, decoder.regressor
         self.activation = decoder.activation
@@ -443,10 +438,45 @@ class Fno2d(OnSquare):
         return self.finish(self.regressor["2"](self.activation(self.regressor["0"](x))))
 
 
-NETWORKS = {
-    "encoder": Encoder,
-    "transformer1d": Transformer1d,
-    "transformer2d": Transformer2d,
-    "fno1d": Fno1d,
-    "fno2d": Fno2d,
-}
+def network_of(config: dict) -> nn.Module:
+    """The network of a config as it stands in a weight file: what its parts share is said there once, and every part is told it here."""
+    if config["kind"] == "encoder":
+        return Encoder(config)
+    axes = len(config["periodic"])
+    if axes > 2 or config["output"] not in ("input", "coarse"):
+        raise ValueError(f"expected a line or a square and an output on the grid of the input, found {config}")
+    if config["kind"] == "fno":
+        decoder = decoder_of(config["spectral"] | {"kind": "spectral"}, axes, config["inputs"], config["outputs"])
+        return (Fno1d if axes == 1 else Fno2d)(config | {"decoder": decoder})
+    encoder, lift = config["encoder"], config["lift"]
+    attention = {
+        "kind": encoder["attention"],
+        "features": encoder["width"],
+        "heads": encoder["heads"],
+        "coordinates": axes,
+        "norm": encoder["head_norm"],
+        "eps": encoder["eps"],
+        "dropout": encoder["attention_dropout"],
+    }
+    parts = config | {
+        "encoder": encoder | {"attention": attention, "norm_after": encoder["residual_norm"]},
+        "layers": encoder["layers"],
+        "decoder": decoder_of(config["decoder"], axes, encoder["width"], config["outputs"]),
+    }
+    if lift["kind"] == "pointwise":
+        if axes == 2 or lift["coordinates"]:
+            raise ValueError(f"pointwise lift: expected a line without coordinates, found {config}")
+        return Transformer1d(parts)
+    down = {"inputs": config["inputs"], "outputs": encoder["width"]} | {k: lift[k] for k in ("activation", "dropout")}
+    up = {"channels": encoder["width"], "activation": lift["up_activation"], "dropout": lift["up_dropout"]}
+    resampling = lift | {"coarse_output": config["output"] == "coarse"}
+    return Transformer2d(parts | {"downsampler": down, "upsampler": up, "resampling": resampling})
+
+
+def decoder_of(config: dict, axes: int, inputs: int, outputs: int) -> dict:
+    """A decoder's config with the sizes that its neighbours decide."""
+    if config.get("padding", 0.0) != 0.0:
+        raise ValueError(f"padding: expected 0, found {config['padding']}")
+    coordinates = axes if config["coordinates"] else 0
+    hidden = config["channels"] if config["kind"] == "spectral" and coordinates else inputs
+    return config | {"coordinates": coordinates, "hidden": hidden, "inputs": inputs, "outputs": outputs}

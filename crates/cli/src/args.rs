@@ -1,8 +1,10 @@
 //! The words of the command line.
 
 mod bench;
+mod import;
 
 pub use bench::{Bench, BenchKind, BenchOptions, MeasureArgs, Pass, PytorchArgs, ScaleArgs};
+pub use import::Import;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -207,47 +209,6 @@ pub struct Law {
     /// σ [default: 25 for Burgers, 3 for Darcy]
     #[arg(long, value_name = "σ")]
     pub sigma: Option<f64>,
-}
-
-/// Files of others.
-#[derive(Debug, Group)]
-#[command(after_help = "\
-Examples:
-  galerkin import burgers_data_R10.mat --out datasets/burgers
-  galerkin import smooth1.mat smooth2.mat --out datasets/darcy --subsample 3
-  galerkin import x.npy y.npy --inputs x --targets y --problem darcy --out datasets/mine
-
-Files that hold the same variable follow each other. `galerkin info FILE` lists the variables of a file; that of a .npy has its name.")]
-pub struct Import {
-    /// Files to read
-    #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<PathBuf>,
-    /// Variable of the inputs, (samples, points…) [default: a for Burgers, coeff for Darcy]
-    #[arg(long, value_name = "NAME")]
-    pub inputs: Option<String>,
-    /// Variable of the targets [default: u for Burgers, sol for Darcy]
-    #[arg(long, value_name = "NAME")]
-    pub targets: Option<String>,
-    /// Folder to write
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
-    /// Take every so many points along every axis
-    #[arg(long, value_name = "s", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub subsample: u32,
-    /// Let compressed variables grow to so many times the size of their file
-    #[arg(long, value_name = "FACTOR", default_value_t = 100)]
-    pub expand: u64,
-    /// burgers: a periodic line; darcy: a square with its boundary [default: told by the variables]
-    #[arg(long, hide_possible_values = true)]
-    pub problem: Option<Problem>,
-}
-
-/// Problems whose files are known.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[allow(missing_docs)]
-pub enum Problem {
-    Burgers,
-    Darcy,
 }
 
 /// What to look at.
