@@ -6,13 +6,11 @@
 #![allow(clippy::print_stdout)]
 
 use burn::tensor::Device;
-use galerkin::config::RunConfig;
 use galerkin::device::on_pool;
-use galerkin::init::Builder;
 use galerkin::layers::Mode;
-use galerkin::models::Preset;
-use galerkin::run::RunFolder;
-use galerkin::train::{Event, Samples, Start, View, train};
+use galerkin::presets;
+use galerkin::samples::{Batch, Samples, View};
+use galerkin::train::{Event, Trainer};
 use galerkin_data::Dataset;
 use galerkin_data::generate::write_dataset;
 use galerkin_data::pde::{Burgers, Darcy, Problem};
@@ -21,17 +19,13 @@ use std::time::Instant;
 
 fn main() {
     println!("{:<14} {:>12} {:>12} {:>10} {:>8}", "", "step ms", "passes ms", "overhead", "steps");
-    for (preset, samples, epochs) in [
-        (Preset::Burgers, 64, 25),
-        (Preset::FnoBurgers, 64, 40),
-        (Preset::Darcy, 16, 8),
-        (Preset::FnoDarcy, 16, 25),
-    ] {
+    for (preset, samples, epochs) in
+        [("burgers", 64, 25), ("fno-burgers", 64, 40), ("darcy", 16, 8), ("fno-darcy", 16, 25)]
+    {
         let [step, passes, count] = on_pool(|| measure(preset, samples, epochs));
         let overhead = 100.0 * (step / passes - 1.0);
         println!(
-            "{:<14} {:>12.2} {:>12.2} {overhead:>8.1} % {count:>8}",
-            preset.name(),
+            "{preset:<14} {:>12.2} {:>12.2} {overhead:>8.1} % {count:>8}",
             1e3 * step,
             1e3 * passes
         );
@@ -39,42 +33,44 @@ fn main() {
 }
 
 /// Median seconds of a step and of the passes alone, and the number of steps.
-fn measure(preset: Preset, samples: usize, epochs: u32) -> [f64; 3] {
+fn measure(preset: &str, samples: usize, epochs: u32) -> [f64; 3] {
     let temporary = tempfile::tempdir().expect("a folder to work in");
-    let mut config = RunConfig::preset(preset);
+    let mut config = presets::get(preset).expect("a preset");
     config.data.folder = temporary.path().join("data");
     (config.data.train, config.data.validation, config.data.test) = (samples, 4, 0);
     config.train.epochs = epochs;
     // Steps are compared, not what is written every few minutes.
     config.checkpoint.every_minutes = 0.0;
-    let problem = match preset {
-        Preset::Burgers | Preset::FnoBurgers => {
-            Problem::Burgers(Burgers { points: config.data.grid, tolerance: 1e-5, ..Burgers::default() })
+    let problem = match presets::problem(preset).expect("its problem") {
+        Problem::Burgers(burgers) => {
+            Problem::Burgers(Burgers { points: config.data.grid, tolerance: 1e-5, ..burgers })
         }
-        _ => Problem::Darcy(Darcy { points: config.data.grid, ..Darcy::default() }),
+        Problem::Darcy(darcy) => Problem::Darcy(Darcy { points: config.data.grid, ..darcy }),
+        other => panic!("{preset} is about {other:?}"),
     };
     let count = (samples + 4) as u32;
     write_dataset(&config.data.folder, &problem, 1, count, |_| ControlFlow::Continue(())).expect("a dataset");
 
     let device = Device::flex();
     let tracked = device.clone().autodiff();
-    let model =
-        config.model_config().and_then(|model| model.init(&mut Builder::new(1, &tracked))).expect("a model");
+    let network = config.network.init(1, &tracked).expect("a network");
     let dataset = Dataset::open(&config.data.folder).expect("the dataset");
     let places: Vec<usize> = (0..config.train.batch).collect();
     let view = View::of(&config.data, 1, None);
-    let batch = Samples::load(&dataset, &view, &places, true, &device).expect("samples");
-    let (grid, batch) = (batch.grid.clone(), batch.batch(&places, &tracked).expect("a batch"));
+    let loaded = Samples::load(&dataset, &view, &places, Some(&config.loss), &device).expect("samples");
+    let (grid, loss) = (loaded.input_grid.points(), loaded.loss(&config.loss));
+    let Batch { input, target } = loaded.batch(&places, &tracked);
     let pass = || {
-        let prediction =
-            model.forward(batch.input.clone(), Mode::Train { seed: 1, step: 1 }).expect("a prediction");
-        drop(batch.loss(prediction, &grid, config.loss).expect("a loss").total.backward());
+        let mode = Mode::Train { seed: 1, step: 1 };
+        let prediction = network.forward_points(input.clone(), &grid, mode, &mut |_, _, _| {});
+        let loss = loss.forward(prediction.expect("a prediction"), target.clone()).expect("a loss");
+        drop(loss.total.backward());
     };
 
     let (mut steps, mut passes) = (Vec::new(), Vec::new());
     let mut last = Instant::now();
-    let folder = RunFolder::new(temporary.path().join("run"));
-    train(&config, &folder, Start::Fresh, None, &device, &mut |event| {
+    let trainer = Trainer::new(&config).out(temporary.path().join("run")).device(&device);
+    let run = trainer.run(&mut |event| {
         if let Event::Step { .. } = event {
             steps.push(last.elapsed().as_secs_f64());
             let start = Instant::now();
@@ -83,8 +79,8 @@ fn measure(preset: Preset, samples: usize, epochs: u32) -> [f64; 3] {
         }
         last = Instant::now();
         ControlFlow::Continue(())
-    })
-    .expect("a run");
+    });
+    run.expect("a run");
     // The first step comes after everything that happens once.
     let count = steps.len() as f64;
     [median(&mut steps[1..]), median(&mut passes), count]

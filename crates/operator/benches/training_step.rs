@@ -8,10 +8,9 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use galerkin::device::on_pool;
-use galerkin::init::Builder;
-use galerkin::layers::{AttentionKind, Mode};
-use galerkin::models::{Field, ModelConfig, Preset, Transformer2dConfig};
-use galerkin::ops;
+use galerkin::layers::Mode;
+use galerkin::networks::{LiftConfig, NetworkConfig};
+use galerkin::{ops, presets};
 use std::process::Command;
 use std::time::Instant;
 
@@ -78,40 +77,39 @@ fn run(way: &str, name: &str) -> (f64, f64) {
 }
 
 impl Row {
-    fn config(&self) -> ModelConfig {
-        let preset: Preset = self.name.rsplit_once('-').unwrap().0.parse().unwrap();
-        let resized = |make: fn(AttentionKind, usize, usize) -> Transformer2dConfig| {
-            ModelConfig::Transformer2d(make(AttentionKind::Galerkin, self.n, self.coarse))
-        };
-        match preset {
-            Preset::Darcy => resized(Transformer2dConfig::darcy),
-            Preset::DarcyInverse => resized(Transformer2dConfig::darcy_inverse),
-            Preset::Burgers | Preset::FnoBurgers | Preset::FnoDarcy => preset.config(),
+    /// The network of the preset that the name begins with, for this grid.
+    fn config(&self) -> NetworkConfig {
+        let (preset, _) = self.name.rsplit_once('-').expect("a preset and its points");
+        let mut config = presets::get(preset).expect("a preset").network;
+        if let NetworkConfig::Transformer(network) = &mut config
+            && let LiftConfig::Interpolation(lift) = &mut network.lift
+        {
+            (lift.fine, lift.coarse) = (self.n, self.coarse);
         }
+        config
+    }
+
+    fn grid(&self, config: &NetworkConfig) -> Vec<usize> {
+        vec![self.n; config.axes()]
     }
 
     fn estimated_megabytes(&self) -> f64 {
         let config = self.config();
-        let grid = vec![self.n; config.dimensions()];
-        config.training_memory(self.batch, &grid).unwrap() as f64 / 1024.0 / 1024.0
+        config.training_memory(self.batch, &self.grid(&config)).unwrap() as f64 / 1024.0 / 1024.0
     }
 }
 
 fn measure(row: &Row, composed: bool) -> f64 {
-    let &Row { batch, n, repetitions, .. } = row;
+    let &Row { batch, repetitions, .. } = row;
     let device = Device::flex().autodiff();
     let config = row.config();
-    let model = config.init(&mut Builder::new(1, &device)).unwrap();
-    let x = match config.dimensions() {
-        1 => Field::Line(waves([batch, n, 1], &device)),
-        _ => Field::Square(waves([batch, n, n, 1], &device)),
-    };
+    let network = config.init(1, &device).unwrap();
+    let grid = row.grid(&config);
+    let x: Tensor<3> = waves([batch, grid.iter().product(), 1], &device);
     let step = || {
-        let gradients = match model.forward(x.clone(), Mode::Train { seed: 1, step: 1 }).unwrap() {
-            Field::Line(y) => y.square().mean().backward(),
-            Field::Square(y) => y.square().mean().backward(),
-        };
-        drop(gradients);
+        let mode = Mode::Train { seed: 1, step: 1 };
+        let y = network.forward_points(x.clone(), &grid, mode, &mut |_, _, _| {}).unwrap();
+        drop(y.square().mean().backward());
     };
     let step = || if composed { ops::composed_only(step) } else { step() };
     step();

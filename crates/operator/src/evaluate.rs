@@ -143,7 +143,7 @@ impl Evaluator {
             return Err(folder.wrong(why));
         }
         let dataset = Dataset::open(path)?;
-        let indices = match trained_with(folder, path) {
+        let indices = match folder.is_trained_with(&dataset) {
             true => split(&config, &dataset)?.test,
             false => (0..dataset.len()).collect(),
         };
@@ -317,11 +317,4 @@ impl Evaluator {
         let seconds_per_sample = start.elapsed().as_secs_f64() / self.indices.len().max(1) as f64;
         Ok(Some(SolverRow { relative_l2: Summary::of(&errors)?, seconds_per_sample }))
     }
-}
-
-/// Whether a run was trained with the dataset of a folder, which may have moved since. A run whose weights come from elsewhere has
-/// no dataset of its own.
-fn trained_with(folder: &RunFolder, data: &Path) -> bool {
-    let read = |path: PathBuf| std::fs::read(path).ok();
-    read(folder.dataset_file()).is_some_and(|own| Some(own) == read(data.join("meta.toml")))
 }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use galerkin_data::normalize::Normalizer;
+use galerkin_data::{Dataset, Meta};
 use serde::Deserialize;
 
 use crate::config::RunConfig;
@@ -184,6 +185,16 @@ impl RunFolder {
             }
         }
         Ok(history)
+    }
+
+    /// Whether the run was trained with the dataset of a folder, which may have moved since, or been written again by another version: its arrays
+    /// have the checksums on record. A run whose weights come from elsewhere has no dataset of its own.
+    pub fn is_trained_with(&self, dataset: &Dataset) -> bool {
+        let own = std::fs::read_to_string(self.dataset_file()).ok().and_then(|text| Meta::parse(&text).ok());
+        match (own, dataset.meta()) {
+            (Some(own), Some(meta)) => (own.samples, &own.checksums) == (meta.samples, &meta.checksums),
+            _ => false,
+        }
     }
 
     pub(crate) fn wrong(&self, why: impl Into<String>) -> Error {

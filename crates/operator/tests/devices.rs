@@ -9,10 +9,10 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use galerkin::init::Builder;
 use galerkin::layers::*;
-use galerkin::models::{Transformer1dConfig, Transformer2dConfig};
+use galerkin::networks::{DecoderConfig, LiftConfig, NetworkConfig, OutputGrid, Resizing, TransformerConfig};
 use galerkin::ops::{self, AttentionInput};
 use galerkin::reference::{ReferenceNames, export_gradients};
-use galerkin::{Result, device};
+use galerkin::{Result, device, presets};
 
 const TRAIN: Mode = Mode::Train { seed: 11, step: 4 };
 
@@ -58,22 +58,55 @@ fn encoder_layers() {
 
 #[test]
 fn a_1d_transformer() {
-    let mut config = Transformer1dConfig::burgers(AttentionKind::Fourier);
-    (config.layers, config.dropout, config.decoder.dropout) = (1, 0.1, 0.1);
+    let mut config = transformer("burgers");
+    (config.encoder.attention, config.encoder.layers) = (AttentionKind::Fourier, 1);
+    config.dropout = 0.1;
+    let DecoderConfig::Spectral(decoder) = &mut config.decoder else { panic!("a spectral decoder") };
+    decoder.dropout = 0.1;
+    let config = NetworkConfig::Transformer(config);
     compare("1D", |device| {
-        let model = config.init(&mut Builder::new(3, device)).unwrap();
-        step(&model, model.forward(wave([2, 64, 1], 0.1, device), TRAIN))
+        let network = config.init(3, device).unwrap();
+        step(&network, network.forward::<3>(wave([2, 64, 1], 0.1, device), TRAIN))
     });
 }
 
 #[test]
 fn a_2d_transformer() {
-    let mut config = Transformer2dConfig::darcy(AttentionKind::Galerkin, 29, 10);
-    config.layers = 1;
+    let mut config = transformer("darcy");
+    config.encoder.layers = 1;
+    let LiftConfig::Interpolation(lift) = &mut config.lift else { panic!("an interpolation network") };
+    (lift.fine, lift.coarse) = (29, 10);
+    let config = NetworkConfig::Transformer(config);
     compare("2D", |device| {
-        let model = config.init(&mut Builder::new(3, device)).unwrap();
-        step(&model, model.forward(wave([2, 29, 29, 1], 0.1, device), TRAIN))
+        let network = config.init(3, device).unwrap();
+        step(&network, network.forward::<4>(wave([2, 29, 29, 1], 0.1, device), TRAIN))
     });
+}
+
+/// A Fourier operator on three axes, one of them periodic and the others padded, with its output on another grid.
+#[test]
+fn a_3d_fourier_operator() {
+    let NetworkConfig::Fno(mut config) = presets::get("fno-darcy").unwrap().network else {
+        panic!("a Fourier operator")
+    };
+    config.periodic = vec![false, true, false];
+    config.output = OutputGrid::Resized(Resizing { from: vec![5, 6, 7], to: vec![7, 4, 7] });
+    let spectral = &mut config.spectral;
+    (spectral.channels, spectral.modes, spectral.layers) = (6, 3, 2);
+    (spectral.padding, spectral.dropout) = (0.25, 0.1);
+    let config = NetworkConfig::Fno(config);
+    compare("3D", |device| {
+        let network = config.init(3, device).unwrap();
+        step(&network, network.forward::<5>(wave([2, 5, 6, 7, 1], 0.1, device), TRAIN))
+    });
+}
+
+/// The transformer of a preset.
+fn transformer(preset: &str) -> TransformerConfig {
+    match presets::get(preset).unwrap().network {
+        NetworkConfig::Transformer(config) => config,
+        other => panic!("{preset} is {other:?}"),
+    }
 }
 
 /// y and the gradients of Σ c·y, by name.

@@ -2,17 +2,18 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 use galerkin::error::Error;
-use galerkin::init::Builder;
 use galerkin::layers::*;
-use galerkin::models::*;
+use galerkin::networks::*;
 use galerkin::ops::{self, *};
+use galerkin::presets;
 use galerkin::reference::{ReferenceNames, export_gradients};
 use galerkin_kernels::activation::Activation as Kernel;
 use galerkin_kernels::attention::{Attention as AttentionOp, Kind, Norm};
 use galerkin_kernels::dropout::{Dropout, Key, Site};
 use galerkin_kernels::encoder::EncoderLayer as EncoderOp;
 use galerkin_kernels::random::philox;
-use galerkin_kernels::spectral::{SpectralConv1d as Spectral1dOp, SpectralConv2d as Spectral2dOp};
+use galerkin_kernels::spectral::{SpectralConv1d, SpectralConv2d, SpectralConv3d};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 const KEY: Key = Key { seed: 5, step: 3, layer: 2 };
@@ -112,7 +113,7 @@ fn spectral_convolutions() {
     for (n, modes, pointwise, dropout) in
         [(16, 9, true, 0.0), (15, 8, false, 0.3), (40, 5, true, 0.3), (1, 1, true, 0.0)]
     {
-        let op = Spectral1dOp {
+        let op = SpectralConv1d {
             batch: 0,
             n: 0,
             inputs: 3,
@@ -135,7 +136,7 @@ fn spectral_convolutions() {
     for (n1, n2, modes, pointwise, dropout) in
         [(8, 8, 3, true, 0.0), (9, 12, 4, false, 0.3), (7, 10, 5, true, 0.3), (6, 16, 6, true, 0.0)]
     {
-        let op = Spectral2dOp {
+        let op = SpectralConv2d {
             batch: 0,
             n1: 0,
             n2: 0,
@@ -149,12 +150,53 @@ fn spectral_convolutions() {
         };
         let mut leaves = Leaves::new();
         let x: Tensor<4> = leaves.add([2, n1, n2, 3], 1.0, 0.0);
-        let weights = leaves.add([modes, 2, modes, 2, 3, 2], 0.5, 0.0);
+        let weights = leaves.add([2 * modes * modes, 2, 3, 2], 0.5, 0.0);
         let pointwise = pair(pointwise, [3, 2], &mut leaves);
         let params = SpectralParams { weights, pointwise };
         leaves.compare(&format!("2D, {n1} x {n2}, {modes} modes"), || {
             ops::spectral_2d(op, x.clone(), params.clone()).unwrap()
         });
+    }
+}
+
+#[test]
+fn spectral_convolutions_on_three_axes() {
+    // Cubes and boxes; blocks apart, touching (2m = n) and overlapping along the first, the second and both axes, down to n = m; the third
+    // axis with and without its last mode (m = n₃/2 + 1), of an odd and of an even number of points; a single point.
+    let sizes = [
+        ([6, 6, 6], 2),
+        ([4, 4, 4], 2),
+        ([5, 8, 6], 3),
+        ([9, 4, 7], 3),
+        ([5, 4, 8], 3),
+        ([3, 5, 6], 3),
+        ([3, 3, 4], 3),
+        ([3, 3, 5], 3),
+        ([1, 1, 1], 1),
+    ];
+    for ([n1, n2, n3], modes) in sizes {
+        for (pointwise, dropout) in [(true, 0.0), (true, 0.3), (false, 0.0), (false, 0.3)] {
+            let op = SpectralConv3d {
+                batch: 0,
+                n1: 0,
+                n2: 0,
+                n3: 0,
+                inputs: 3,
+                outputs: 2,
+                modes,
+                pointwise,
+                activation: Kernel::Silu,
+                dropout,
+                key: KEY,
+            };
+            let mut leaves = Leaves::new();
+            let x: Tensor<5> = leaves.add([2, n1, n2, n3, 3], 1.0, 0.0);
+            let weights = leaves.add([4 * modes.pow(3), 2, 3, 2], 0.5, 0.0);
+            let params = SpectralParams { weights, pointwise: pair(pointwise, [3, 2], &mut leaves) };
+            let what =
+                format!("3D, {n1} x {n2} x {n3}, {modes} modes, pointwise {pointwise}, dropout {dropout}");
+            leaves.compare(&what, || ops::spectral_3d(op, x.clone(), params.clone()).unwrap());
+        }
     }
 }
 
@@ -186,152 +228,205 @@ fn convolution_and_resize() {
 #[test]
 fn a_1d_transformer_in_training() {
     for kind in [AttentionKind::Galerkin, AttentionKind::Fourier] {
-        let mut config = Transformer1dConfig::burgers(kind);
-        config.layers = 2;
-        config.encoder.attention.features = 24;
-        config.encoder.attention.dropout = 0.1;
-        (config.encoder.hidden, config.encoder.residual_dropout, config.encoder.hidden_dropout) =
-            (32, 0.1, 0.2);
-        (config.decoder.inputs, config.decoder.hidden, config.decoder.channels) = (24, 24, 12);
-        (config.decoder.dropout, config.dropout) = (0.1, 0.1);
-        let model = config.init(&mut Builder::new(3, &device())).unwrap();
-        let x = constant([2, 64, 1], 9, 1.0, 0.0);
-        check_model(&format!("{kind:?}"), &model, |mode| model.forward(x.clone(), mode).unwrap());
+        let mut config = transformer("burgers");
+        let encoder = &mut config.encoder;
+        (encoder.attention, encoder.layers, encoder.width, encoder.hidden) = (kind, 2, 24, 32);
+        (encoder.attention_dropout, encoder.residual_dropout, encoder.hidden_dropout) = (0.1, 0.1, 0.2);
+        let DecoderConfig::Spectral(decoder) = &mut config.decoder else { panic!("a spectral decoder") };
+        (decoder.channels, decoder.dropout) = (12, 0.1);
+        config.dropout = 0.1;
+        let network = NetworkConfig::Transformer(config).init(3, &device()).unwrap();
+        let x: Tensor<3> = constant([2, 64, 1], 9, 1.0, 0.0);
+        check_network(&format!("{kind:?}"), &network, |mode| network.forward(x.clone(), mode).unwrap());
     }
 }
 
 #[test]
 fn a_2d_transformer_in_training() {
-    for inverse in [false, true] {
-        let kind = AttentionKind::Galerkin;
-        let mut config = match inverse {
-            false => Transformer2dConfig::darcy(kind, 29, 10),
-            true => Transformer2dConfig::darcy_inverse(kind, 29, 10),
-        };
-        config.layers = 1;
+    for preset in ["darcy", "darcy-inverse"] {
+        let mut config = small_square(preset);
         config.dropout = 0.1;
-        let model = config.init(&mut Builder::new(3, &device())).unwrap();
-        let x = constant([1, 29, 29, 1], 9, 1.0, 0.0);
-        check_model(&format!("inverse {inverse}"), &model, |mode| model.forward(x.clone(), mode).unwrap());
+        let network = NetworkConfig::Transformer(config).init(3, &device()).unwrap();
+        let x: Tensor<4> = constant([1, 29, 29, 1], 9, 1.0, 0.0);
+        check_network(preset, &network, |mode| network.forward(x.clone(), mode).unwrap());
     }
 }
 
 #[test]
 fn fourier_operators() {
-    let line = FnoConfig { channels: 12, layers: 2, ..FnoConfig::burgers() };
-    let line = line.init_1d(&mut Builder::new(3, &device())).unwrap();
-    let x = constant([2, 64, 1], 9, 1.0, 0.0);
-    compare_model("line", &line, &[Mode::Evaluate], &|mode| {
-        line.forward(x.clone(), mode, &mut |_, _| {}).unwrap()
-    });
-    let square = FnoConfig { channels: 12, layers: 2, boundary: Boundary::Dirichlet, ..FnoConfig::darcy() };
-    let square = square.init_2d(&mut Builder::new(3, &device())).unwrap();
-    let x = constant([1, 29, 29, 1], 9, 1.0, 0.0);
-    compare_model("square", &square, &[Mode::Evaluate], &|mode| {
-        square.forward(x.clone(), mode, &mut |_, _| {}).unwrap()
-    });
+    let operator = |preset: &str, boundary: Boundary| {
+        let NetworkConfig::Fno(mut config) = presets::get(preset).unwrap().network else {
+            panic!("{preset} is no Fourier operator")
+        };
+        (config.spectral.channels, config.spectral.layers, config.boundary) = (12, 2, boundary);
+        NetworkConfig::Fno(config).init(3, &device()).unwrap()
+    };
+    let line = operator("fno-burgers", Boundary::Free);
+    let x: Tensor<3> = constant([2, 64, 1], 9, 1.0, 0.0);
+    compare_network("line", &line, &[Mode::Evaluate], &|mode| line.forward(x.clone(), mode).unwrap());
+    let square = operator("fno-darcy", Boundary::Zero);
+    let x: Tensor<4> = constant([1, 29, 29, 1], 9, 1.0, 0.0);
+    compare_network("square", &square, &[Mode::Evaluate], &|mode| square.forward(x.clone(), mode).unwrap());
 }
 
-/// Each rate of a config is in force by itself, and with all at zero training is evaluation.
-#[test]
-fn every_dropout_acts() {
-    let train = Mode::Train { seed: 1, step: 1 };
-    let line: Tensor<3> = constant([1, 32, 1], 9, 1.0, 0.0);
-    let rates: [fn(&mut Transformer1dConfig) -> &mut f64; 5] = [
-        |c| &mut c.encoder.attention.dropout,
-        |c| &mut c.encoder.residual_dropout,
-        |c| &mut c.encoder.hidden_dropout,
-        |c| &mut c.decoder.dropout,
-        |c| &mut c.dropout,
-    ];
-    let changed = |config: &Transformer1dConfig| {
-        let model = config.init(&mut Builder::new(3, &device())).unwrap();
-        let run = |mode| to_vec(model.forward(line.clone(), mode).unwrap());
-        run(train) != run(Mode::Evaluate)
-    };
-    let mut none = Transformer1dConfig::burgers(AttentionKind::Galerkin);
-    none.layers = 1;
-    assert!(!changed(&none));
-    for (i, rate) in rates.iter().enumerate() {
-        let mut config = none;
-        *rate(&mut config) = 0.2;
-        assert!(changed(&config), "1D: rate {i}");
-        *rate(&mut config) = 1.0;
-        assert!(config.init(&mut Builder::new(3, &device())).is_err(), "1D: rate {i} of 1");
-    }
+/// Grids that no preset has: which axes are periodic, their points, and the points of the output if they are others.
+const GRIDS: [(&[bool], &[usize], Option<&[usize]>); 7] = [
+    (&[false], &[19], Some(&[28])),
+    // A rectangle that closes along one axis, as it is, and to a finer and a coarser grid.
+    (&[false, true], &[9, 12], None),
+    (&[true, false], &[12, 9], Some(&[18, 9])),
+    (&[false, true], &[13, 12], Some(&[9, 16])),
+    (&[true, true, true], &[6, 8, 6], None),
+    (&[false, true, false], &[5, 6, 7], None),
+    (&[false, true, false], &[5, 6, 7], Some(&[7, 4, 9])),
+];
 
-    let square: Tensor<4> = constant([1, 29, 29, 1], 9, 1.0, 0.0);
-    let rates: [fn(&mut Transformer2dConfig) -> &mut f64; 6] = [
-        |c| &mut c.downsampler.dropout,
-        |c| &mut c.encoder.residual_dropout,
-        |c| &mut c.encoder.hidden_dropout,
-        |c| &mut c.upsampler.dropout,
-        |c| match &mut c.decoder {
-            DecoderConfig::Pointwise(decoder) => &mut decoder.dropout,
-            DecoderConfig::Spectral(decoder) => &mut decoder.dropout,
-        },
-        |c| &mut c.dropout,
-    ];
-    let changed = |config: &Transformer2dConfig| {
-        let model = config.init(&mut Builder::new(3, &device())).unwrap();
-        let run = |mode| to_vec(model.forward(square.clone(), mode).unwrap());
-        run(train) != run(Mode::Evaluate)
-    };
-    for full in [Transformer2dConfig::darcy, Transformer2dConfig::darcy_inverse] {
-        let mut none = full(AttentionKind::Galerkin, 29, 10);
-        none.layers = 1;
-        rates.iter().for_each(|rate| *rate(&mut none) = 0.0);
-        assert!(!changed(&none));
-        for (i, rate) in rates.iter().enumerate() {
-            let mut config = none;
-            *rate(&mut config) = 0.2;
-            assert!(changed(&config), "2D: rate {i}");
+#[test]
+fn transformers_on_grids_of_all_kinds() {
+    for (periodic, grid, output) in GRIDS {
+        for kind in [AttentionKind::Galerkin, AttentionKind::Softmax] {
+            check_on_grid(&small_transformer(kind, periodic, grid, output), grid, output);
         }
     }
 }
 
-/// Forward and backward of whole models, dropout on, are the same bits with any number of threads.
+#[test]
+fn fourier_operators_on_grids_of_all_kinds() {
+    for (periodic, grid, output) in GRIDS {
+        check_on_grid(&small_fno(periodic, grid, output), grid, output);
+    }
+}
+
+/// Fused against composed, on a grid; and that an input with its axes apart gives the same bits.
+#[track_caller]
+fn check_on_grid(config: &NetworkConfig, grid: &[usize], output: Option<&[usize]>) {
+    let what = format!("{:?} from {grid:?} to {output:?}", config.periodic());
+    let network = config.init(3, &device()).unwrap();
+    let [inputs, outputs] = config.channels();
+    let output = output.unwrap_or(grid);
+    let x: Tensor<3> = constant([2, grid.iter().product(), inputs], 9, 1.0, 0.0);
+    let forward = |mode| network.forward_points(x.clone(), grid, mode, &mut |_, _, _| {}).unwrap();
+    assert_eq!(forward(Mode::Evaluate).dims(), [2, output.iter().product(), outputs], "{what}");
+    check_network(&what, &network, forward);
+
+    fn apart<const D: usize>(network: &Network, x: &Tensor<3>, grid: &[usize]) -> (Vec<usize>, Vec<f32>) {
+        let [batch, _, channels] = x.dims();
+        let shape: [usize; D] = [vec![batch], grid.to_vec(), vec![channels]].concat().try_into().unwrap();
+        let y = network.forward::<D>(x.clone().reshape(shape), Mode::Evaluate).unwrap();
+        (y.dims().to_vec(), to_vec(y))
+    }
+    let (shape, values) = match grid.len() {
+        1 => apart::<3>(&network, &x, grid),
+        2 => apart::<4>(&network, &x, grid),
+        _ => apart::<5>(&network, &x, grid),
+    };
+    assert_eq!(shape, [vec![2], output.to_vec(), vec![outputs]].concat(), "{what}");
+    assert_eq!(values, to_vec(forward(Mode::Evaluate)), "{what}");
+}
+
+/// Each rate of a config is in force by itself, with all at zero training is evaluation, and none can be one.
+#[test]
+fn every_dropout_acts() {
+    type Rate = fn(&mut TransformerConfig) -> &mut f64;
+    let check = |what: &str,
+                 none: &TransformerConfig,
+                 x: &dyn Fn(&Network, Mode) -> Vec<f32>,
+                 rates: &[Rate]| {
+        let changed = |config: &TransformerConfig| {
+            let network = NetworkConfig::Transformer(config.clone()).init(3, &device()).unwrap();
+            x(&network, Mode::Train { seed: 1, step: 1 }) != x(&network, Mode::Evaluate)
+        };
+        assert!(!changed(none), "{what}");
+        for (i, rate) in rates.iter().enumerate() {
+            let mut config = none.clone();
+            *rate(&mut config) = 0.2;
+            assert!(changed(&config), "{what}: rate {i}");
+            *rate(&mut config) = 1.0;
+            assert!(NetworkConfig::Transformer(config).init(3, &device()).is_err(), "{what}: rate {i} of 1");
+        }
+    };
+    let line: Tensor<3> = constant([1, 32, 1], 9, 1.0, 0.0);
+    let mut none = transformer("burgers");
+    none.encoder.layers = 1;
+    let forward = |network: &Network, mode: Mode| to_vec(network.forward(line.clone(), mode).unwrap());
+    let rates: [Rate; 5] = [
+        |c| &mut c.encoder.attention_dropout,
+        |c| &mut c.encoder.residual_dropout,
+        |c| &mut c.encoder.hidden_dropout,
+        decoder_dropout,
+        |c| &mut c.dropout,
+    ];
+    check("1D", &none, &forward, &rates);
+
+    let square: Tensor<4> = constant([1, 29, 29, 1], 9, 1.0, 0.0);
+    let forward = |network: &Network, mode: Mode| to_vec(network.forward(square.clone(), mode).unwrap());
+    let rates: [Rate; 6] = [
+        |c| &mut interpolation(c).dropout,
+        |c| &mut c.encoder.residual_dropout,
+        |c| &mut c.encoder.hidden_dropout,
+        |c| &mut interpolation(c).up_dropout,
+        decoder_dropout,
+        |c| &mut c.dropout,
+    ];
+    for preset in ["darcy", "darcy-inverse"] {
+        let mut none = small_square(preset);
+        rates.iter().for_each(|rate| *rate(&mut none) = 0.0);
+        check(preset, &none, &forward, &rates);
+    }
+}
+
+/// Forward and backward of whole networks, dropout on, are the same bits with any number of threads.
 #[test]
 fn threads_do_not_change_a_bit() {
-    let run = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| {
-            let mut config = Transformer2dConfig::darcy(AttentionKind::Galerkin, 29, 10);
-            config.layers = 1;
-            let model = config.init(&mut Builder::new(3, &device())).unwrap();
-            let x: Tensor<4> = constant([3, 29, 29, 1], 9, 1.0, 0.0);
-            let y = model.forward(x, Mode::Train { seed: 1, step: 2 }).unwrap();
-            let gradients = export_gradients(&model, &y.clone().square().sum().backward());
-            (to_vec(y), gradients.into_iter().map(|(name, array)| (name, array.values)).collect::<Vec<_>>())
-        })
-    };
-    let one = run(1);
-    for threads in [2, 3, 7] {
-        assert!(run(threads) == one, "{threads} threads differ from one");
+    let box_grid = [5, 6, 7];
+    let configs = [
+        (NetworkConfig::Transformer(small_square("darcy")), vec![29, 29]),
+        (small_fno(&[false, true, false], &box_grid, None), box_grid.to_vec()),
+    ];
+    for (config, grid) in configs {
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                let network = config.init(3, &device()).unwrap();
+                let x = constant([3, grid.iter().product(), config.channels()[0]], 9, 1.0, 0.0);
+                let mode = Mode::Train { seed: 1, step: 2 };
+                let y = network.forward_points(x, &grid, mode, &mut |_, _, _| {}).unwrap();
+                let gradients = export_gradients(&network, &y.clone().square().sum().backward());
+                let gradients = gradients.into_iter().map(|(name, array)| (name, array.values));
+                (to_vec(y), gradients.collect::<Vec<_>>())
+            })
+        };
+        let one = run(1);
+        for threads in [2, 3, 7] {
+            assert!(run(threads) == one, "{grid:?}: {threads} threads differ from one");
+        }
     }
 }
 
 /// Large tensors get the memory of earlier ones. A step and a prediction leave other values there; the next have the bits of the first.
 #[test]
 fn what_memory_held_before_changes_nothing() {
-    let darcy = ModelConfig::Transformer2d(Transformer2dConfig::darcy(AttentionKind::Galerkin, 43, 22));
-    for config in [Preset::Burgers.config(), darcy, Preset::FnoBurgers.config(), Preset::FnoDarcy.config()] {
-        let [model, plain] =
-            [device(), Device::flex()].map(|device| config.init(&mut Builder::new(3, &device)).unwrap());
-        let x = |scale: f32, device: &Device| match config.dimensions() {
-            1 => Field::Line(random([2, 512, 1], 8, scale, 0.0, device)),
-            _ => Field::Square(random([2, 43, 43, 1], 8, scale, 0.0, device)),
+    let mut darcy = transformer("darcy");
+    let lift = interpolation(&mut darcy);
+    (lift.fine, lift.coarse) = (43, 22);
+    let preset = |name: &str| presets::get(name).unwrap().network;
+    let cube = small_fno(&[true; 3], &[12; 3], None);
+    for (config, grid) in [
+        (preset("burgers"), vec![512]),
+        (NetworkConfig::Transformer(darcy), vec![43; 2]),
+        (preset("fno-burgers"), vec![512]),
+        (preset("fno-darcy"), vec![43; 2]),
+        (cube, vec![12; 3]),
+    ] {
+        let [network, plain] = [device(), Device::flex()].map(|device| config.init(3, &device).unwrap());
+        let forward = |network: &Network, scale: f32, device: &Device, mode: Mode| {
+            let x = random([2, grid.iter().product(), config.channels()[0]], 8, scale, 0.0, device);
+            network.forward_points(x, &grid, mode, &mut |_, _, _| {}).unwrap()
         };
         let run = |scale: f32| {
-            let y = match plain.forward(x(scale, &Device::flex()), Mode::Evaluate).unwrap() {
-                Field::Line(y) => to_vec(y),
-                Field::Square(y) => to_vec(y),
-            };
-            let loss = match model.forward(x(scale, &device()), Mode::Train { seed: 2, step: 1 }).unwrap() {
-                Field::Line(y) => y.square().sum(),
-                Field::Square(y) => y.square().sum(),
-            };
-            let gradients = export_gradients(&model, &loss.backward());
+            let y = to_vec(forward(&plain, scale, &Device::flex(), Mode::Evaluate));
+            let loss = forward(&network, scale, &device(), Mode::Train { seed: 2, step: 1 }).square().sum();
+            let gradients = export_gradients(&network, &loss.backward());
             (y, gradients.into_values().map(|array| array.values).collect::<Vec<_>>())
         };
         let first = run(1.0);
@@ -487,35 +582,35 @@ fn assert_close(what: &str, found: &[f32], expected: &[f32], scale: f32) {
     }
 }
 
-/// Values and gradients of a whole model, in evaluation and in training, and that dropout did something.
+/// Values and gradients of a whole network, in evaluation and in training, and that dropout did something.
 #[track_caller]
-fn check_model<M: burn::module::Module + ReferenceNames, const D: usize>(
+fn check_network<M: burn::module::Module + ReferenceNames, const D: usize>(
     what: &str,
-    model: &M,
+    network: &M,
     forward: impl Fn(Mode) -> Tensor<D>,
 ) {
     let train = Mode::Train { seed: 11, step: 4 };
-    compare_model(what, model, &[Mode::Evaluate, train], &forward);
+    compare_network(what, network, &[Mode::Evaluate, train], &forward);
     let run = |mode: Mode| to_vec(forward(mode));
     assert_ne!(run(train), run(Mode::Evaluate), "{what}: dropout changes nothing");
     assert_eq!(run(train), run(train), "{what}: masks repeat");
     assert_ne!(run(train), run(Mode::Train { seed: 11, step: 5 }), "{what}: masks of two steps");
 }
 
-/// Values and gradients of a whole model, fused and composed.
+/// Values and gradients of a whole network, fused and composed.
 #[track_caller]
-fn compare_model<M: burn::module::Module + ReferenceNames, const D: usize>(
+fn compare_network<M: burn::module::Module + ReferenceNames, const D: usize>(
     what: &str,
-    model: &M,
+    network: &M,
     modes: &[Mode],
     forward: &impl Fn(Mode) -> Tensor<D>,
 ) {
     let run = |mode: Mode| -> BTreeMap<String, Vec<f32>> {
         let y = forward(mode);
         let loss = (y.clone() * constant(y.dims(), 1000, 1.0, 0.0)).sum();
-        let gradients = export_gradients(model, &loss.backward());
+        let gradients = export_gradients(network, &loss.backward());
         let mut found: BTreeMap<_, _> = gradients.into_iter().map(|(k, a)| (k, a.values)).collect();
-        assert_eq!(found.len(), model.entries("").iter().map(|e| e.names.len()).sum::<usize>());
+        assert_eq!(found.len(), network.entries("").iter().map(|e| e.names.len()).sum::<usize>());
         found.insert("y".into(), to_vec(y));
         found
     };
@@ -524,7 +619,7 @@ fn compare_model<M: burn::module::Module + ReferenceNames, const D: usize>(
         for (name, composed) in &composed {
             let largest = composed.iter().fold(1e-6f32, |m, v| m.max(v.abs()));
             for (f, c) in fused[name].iter().zip(composed) {
-                // A whole model piles up more roundings than an operation, above all where gradients cancel.
+                // A whole network piles up more roundings than an operation, above all where gradients cancel.
                 let error = (f - c).abs() / largest;
                 assert!(error <= 1e-3, "{what} {mode:?}: {name}: fused {f}, composed {c}");
             }
@@ -567,6 +662,83 @@ fn attention_input(op: &AttentionOp, weighted: bool, leaves: &mut Leaves) -> Att
         x: leaves.add([batch, n, op.d], 1.0, 0.0),
         coordinates: (op.coordinates > 0).then(|| random([batch, n, op.coordinates], 500, 0.5, 0.5, &device)),
         weights: weighted.then(|| random([batch, n], 501, 0.5 / n as f32, 1.0 / n as f32, &device)),
+    }
+}
+
+/// The transformer of a preset.
+fn transformer(preset: &str) -> TransformerConfig {
+    match presets::get(preset).unwrap().network {
+        NetworkConfig::Transformer(config) => config,
+        other => panic!("{preset} is {other:?}"),
+    }
+}
+
+/// A preset on a square with one layer, made for 29 points a side and 10 of the encoder.
+fn small_square(preset: &str) -> TransformerConfig {
+    let mut config = transformer(preset);
+    config.encoder.layers = 1;
+    let lift = interpolation(&mut config);
+    (lift.fine, lift.coarse) = (29, 10);
+    config
+}
+
+fn interpolation(config: &mut TransformerConfig) -> &mut InterpolationConfig {
+    match &mut config.lift {
+        LiftConfig::Interpolation(lift) => lift,
+        other => panic!("{other:?} is no interpolation network"),
+    }
+}
+
+fn decoder_dropout(config: &mut TransformerConfig) -> &mut f64 {
+    match &mut config.decoder {
+        DecoderConfig::Pointwise(decoder) => &mut decoder.dropout,
+        DecoderConfig::Spectral(decoder) => &mut decoder.dropout,
+    }
+}
+
+/// A transformer of two inputs and two outputs, padded behind closed axes, with every dropout on.
+fn small_transformer(
+    kind: AttentionKind,
+    periodic: &[bool],
+    grid: &[usize],
+    output: Option<&[usize]>,
+) -> NetworkConfig {
+    let mut decoder = small_convolutions();
+    decoder["kind"] = json!("spectral");
+    let config = json!({
+        "kind": "transformer", "inputs": 2, "outputs": 2, "periodic": periodic,
+        "output": output_grid(grid, output), "boundary": "zero", "dropout": 0.1,
+        "lift": { "kind": "pointwise", "coordinates": true },
+        "encoder": {
+            "attention": kind, "layers": 1, "width": 12, "heads": 2, "hidden": 20, "activation": "gelu",
+            "head_norm": "layer", "residual_norm": true, "eps": 1e-5, "gain": 0.5, "diagonal": 0.5,
+            "attention_dropout": 0.1, "residual_dropout": 0.1, "hidden_dropout": 0.2,
+        },
+        "decoder": decoder,
+    });
+    serde_json::from_value(config).unwrap()
+}
+
+/// A Fourier operator of two inputs and two outputs, padded behind closed axes, with dropout.
+fn small_fno(periodic: &[bool], grid: &[usize], output: Option<&[usize]>) -> NetworkConfig {
+    let config = json!({
+        "kind": "fno", "inputs": 2, "outputs": 2, "periodic": periodic,
+        "output": output_grid(grid, output), "boundary": "zero", "spectral": small_convolutions(),
+    });
+    serde_json::from_value(config).unwrap()
+}
+
+fn small_convolutions() -> Value {
+    json!({
+        "layers": 2, "channels": 6, "modes": 3, "feed_forward": 10, "activation": "silu",
+        "last_activation": true, "coordinates": true, "law": "uniform", "padding": 0.25, "dropout": 0.1,
+    })
+}
+
+fn output_grid(grid: &[usize], output: Option<&[usize]>) -> Value {
+    match output {
+        None => json!("input"),
+        Some(output) => json!({ "resized": { "from": grid, "to": output } }),
     }
 }
 

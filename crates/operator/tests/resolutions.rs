@@ -1,86 +1,184 @@
-//! The same weights on two grids: where the grids share points, the outputs agree up to the grids' own error.
+//! The same weights on several grids: where the grids share points, the outputs agree up to the grids' own error.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use galerkin::init::Builder;
 use galerkin::layers::{AttentionKind, Mode};
-use galerkin::models::{
-    Field, FnoConfig, Model, ModelConfig, Preset, Transformer1dConfig, Transformer2dConfig,
-};
+use galerkin::networks::{LiftConfig, Network, NetworkConfig, TransformerConfig};
+use galerkin::presets;
+use serde_json::json;
+use std::f64::consts::TAU;
 
 const KINDS: [AttentionKind; 3] = [AttentionKind::Galerkin, AttentionKind::Fourier, AttentionKind::Softmax];
 
 /// On a line the coordinate is not periodic: its mean over the grid is off by h/2, an error of first order.
 #[test]
-fn models_on_a_line() {
-    let transformers = KINDS.map(|kind| ModelConfig::Transformer1d(Transformer1dConfig::burgers(kind)));
-    let presets = [Preset::Burgers, Preset::FnoBurgers].map(Preset::config);
-    for config in transformers.into_iter().chain(presets) {
-        agree(&config, [64, 128, 256], 2.0 / 64.0);
+fn networks_on_a_line() {
+    let transformers = KINDS.map(|kind| {
+        let mut config = transformer("burgers");
+        config.encoder.attention = kind;
+        NetworkConfig::Transformer(config)
+    });
+    let operator = presets::get("fno-burgers").unwrap().network;
+    for config in transformers.into_iter().chain([operator]) {
+        agree(&config, [64, 128, 256].map(|n| vec![n]), 2.0 / 64.0);
     }
 }
 
 /// On a square convolutions see the zeros outside in a strip of their own width, and Fourier modes have the period of the grid, 1 + h:
 /// errors of first order.
 #[test]
-fn models_on_a_square() {
-    let transformers = KINDS.map(|kind| Transformer2dConfig::darcy(kind, 41, 21));
-    for mut config in transformers {
-        config.layers = 2;
-        config.resampling.by_factor = false;
-        agree(&ModelConfig::Transformer2d(config), [41, 81, 161], 10.0 / 40.0);
+fn networks_on_a_square() {
+    for kind in KINDS {
+        let config = on_nested_grids("darcy", kind);
+        agree(&config, squares(), 10.0 / 40.0);
     }
-    agree(&ModelConfig::Fno2d(FnoConfig::darcy()), [41, 81, 161], 10.0 / 40.0);
+    agree(&presets::get("fno-darcy").unwrap().network, squares(), 10.0 / 40.0);
 }
 
 /// From a fine grid to the coarse one. The sizes nest: the coarse grids are 21, 41 and 81.
 #[test]
-fn the_inverse_model() {
-    let mut config = Transformer2dConfig::darcy_inverse(AttentionKind::Galerkin, 41, 21);
-    config.layers = 2;
-    config.resampling.by_factor = false;
-    agree(&ModelConfig::Transformer2d(config), [41, 81, 161], 10.0 / 40.0);
+fn the_inverse_network() {
+    agree(&on_nested_grids("darcy-inverse", AttentionKind::Galerkin), squares(), 10.0 / 40.0);
+}
+
+/// On a torus, with other numbers of points along its two axes, the coordinates alone are not periodic: as on a line, their means are off
+/// by h/2, here of sixteen points and more.
+#[test]
+fn transformers_on_a_torus() {
+    for kind in KINDS {
+        let config = json!({
+            "kind": "transformer", "inputs": 1, "outputs": 2, "periodic": [true, true], "boundary": "free",
+            "lift": { "kind": "pointwise", "coordinates": true },
+            "encoder": {
+                "attention": kind, "layers": 2, "width": 24, "heads": 2, "hidden": 48, "activation": "relu",
+                "head_norm": "layer", "residual_norm": false, "eps": 1e-5, "gain": 0.01, "diagonal": 0.01,
+                "attention_dropout": 0.0, "residual_dropout": 0.0, "hidden_dropout": 0.0,
+            },
+            "decoder": {
+                "kind": "spectral", "layers": 2, "channels": 12, "modes": 5, "feed_forward": 24,
+                "activation": "silu", "last_activation": true, "coordinates": false, "law": "normal",
+                "padding": 0.0, "dropout": 0.0,
+            },
+        });
+        agree(&serde_json::from_value(config).unwrap(), tori(), 2.0 / 16.0);
+    }
+}
+
+/// A Fourier operator without coordinates is a map of periodic functions, whatever the grid: it only sees modes. What an activation adds
+/// beyond the grid's modes comes back folded; for a smooth activation that falls faster than any power of h. The first grid resolves the
+/// square of what it keeps, so that the share that is folded is small at once, and on the next it is a matter of roundings.
+#[test]
+fn a_fourier_operator_without_coordinates_on_a_torus() {
+    let config = json!({
+        "kind": "fno", "inputs": 1, "outputs": 2, "periodic": [true, true], "boundary": "free",
+        "spectral": {
+            "layers": 3, "channels": 8, "modes": 5, "feed_forward": 16, "activation": "gelu",
+            "last_activation": false, "coordinates": false, "law": "uniform", "padding": 0.0, "dropout": 0.0,
+        },
+    });
+    let config: NetworkConfig = serde_json::from_value(config).unwrap();
+    let differences = differences(&config, tori());
+    assert!(differences[0] < 1e-3 && differences[1] < 1e-5, "{differences:?}");
+}
+
+/// A padded Fourier operator on a closed line, whose zeros behind the end keep the share of its points.
+#[test]
+fn a_padded_fourier_operator() {
+    let NetworkConfig::Fno(mut config) = presets::get("fno-burgers").unwrap().network else {
+        panic!("a Fourier operator")
+    };
+    (config.periodic, config.spectral.padding) = (vec![false], 0.25);
+    agree(&NetworkConfig::Fno(config), [65, 129, 257].map(|n| vec![n]), 10.0 / 64.0);
+}
+
+/// The transformer of a preset.
+fn transformer(preset: &str) -> TransformerConfig {
+    match presets::get(preset).unwrap().network {
+        NetworkConfig::Transformer(config) => config,
+        other => panic!("{preset} is {other:?}"),
+    }
+}
+
+/// A preset on a square with two layers, made for 41 points a side and 21 of the encoder.
+fn on_nested_grids(preset: &str, kind: AttentionKind) -> NetworkConfig {
+    let mut config = transformer(preset);
+    (config.encoder.attention, config.encoder.layers) = (kind, 2);
+    let LiftConfig::Interpolation(lift) = &mut config.lift else { panic!("{preset}: {:?}", config.lift) };
+    (lift.fine, lift.coarse, lift.by_factor) = (41, 21, false);
+    NetworkConfig::Transformer(config)
+}
+
+fn squares() -> [Vec<usize>; 3] {
+    [41, 81, 161].map(|n| vec![n; 2])
+}
+
+fn tori() -> [Vec<usize>; 3] {
+    [1, 2, 4].map(|factor| vec![20 * factor, 16 * factor])
 }
 
 /// The outputs on three grids, each twice as fine as the one before, differ at shared points by less than `first` of their
 /// spread, then by less than half of that, and the difference falls.
-fn agree(config: &ModelConfig, grids: [usize; 3], first: f64) {
-    let model = config.init(&mut Builder::new(2, &Device::flex())).unwrap();
-    let [coarse, fine, finest] =
-        [0, 1, 2].map(|level| shared_values(config, &model, grids[level], 1 << level));
-    let scale = spread(&finest);
-    let differences = [distance(&coarse, &fine) / scale, distance(&fine, &finest) / scale];
+fn agree(config: &NetworkConfig, grids: [Vec<usize>; 3], first: f64) {
+    let differences = differences(config, grids);
     let name = serde_json::to_string(config).unwrap();
     assert!(differences[0] < first && differences[1] < first / 2.0, "{differences:?}: {name}");
     assert!(differences[1] < 0.7 * differences[0] + 1e-5, "{differences:?} does not fall: {name}");
 }
 
-/// The output for a smooth function on n points a side, at every `step`-th of them.
-fn shared_values(config: &ModelConfig, model: &Model, n: usize, step: usize) -> Vec<f32> {
-    let device = Device::flex();
-    match config.dimensions() {
-        1 => {
-            let wave = |j: usize| {
-                let x = std::f64::consts::TAU * j as f64 / n as f64;
-                (x.sin() + 0.5 * (3.0 * x + 1.0).cos()) as f32
-            };
-            let x = TensorData::new((0..n).map(wave).collect::<Vec<_>>(), [1, n, 1]);
-            let y =
-                values(model.forward(Field::Line(Tensor::from_data(x, &device)), Mode::Evaluate).unwrap());
-            y.into_iter().step_by(step).collect()
+/// How far the outputs of the first and the second grid, and of the second and the third, are apart, in parts of their spread.
+fn differences(config: &NetworkConfig, grids: [Vec<usize>; 3]) -> [f64; 2] {
+    let network = config.init(2, &Device::flex()).unwrap();
+    let [coarse, fine, finest] = [0, 1, 2].map(|level| shared_values(&network, &grids[level], 1 << level));
+    let scale = spread(&finest);
+    [distance(&coarse, &fine) / scale, distance(&fine, &finest) / scale]
+}
+
+/// The output for a smooth function on a grid, at every `step`-th point along each axis.
+fn shared_values(network: &Network, grid: &[usize], step: usize) -> Vec<f32> {
+    let config = network.config();
+    let x: Vec<f32> = points(grid).map(|at| function(&at, grid, config.periodic())).collect();
+    let x = Tensor::from_data(TensorData::new(x, [1, grid.iter().product(), 1]), &Device::flex());
+    let y = network.forward_points(x, grid, Mode::Evaluate, &mut |_, _, _| {}).unwrap();
+    let channels = y.dims()[2];
+    let y: Vec<f32> = y.into_data().try_into_vec().unwrap();
+    let output = config.output_grid(grid).unwrap();
+    let kept = points(&output).zip(y.chunks_exact(channels));
+    kept.filter(|(at, _)| at.iter().all(|i| i % step == 0)).flat_map(|(_, y)| y.iter().copied()).collect()
+}
+
+/// The places of a grid's points along its axes, the last axis running fastest.
+fn points(grid: &[usize]) -> impl Iterator<Item = Vec<usize>> {
+    let grid = grid.to_vec();
+    (0..grid.iter().product()).map(move |at| {
+        let (mut rest, mut place) = (at, Vec::new());
+        for n in grid.iter().rev() {
+            place.push(rest % n);
+            rest /= n;
         }
-        _ => {
-            let value = |at: usize| {
-                let (x, y) = ((at % n) as f64 / (n - 1) as f64, (at / n) as f64 / (n - 1) as f64);
-                ((4.0 * x).sin() * (3.0 * y).cos() + x * y) as f32
-            };
-            let x = TensorData::new((0..n * n).map(value).collect::<Vec<_>>(), [1, n, n, 1]);
-            let y =
-                values(model.forward(Field::Square(Tensor::from_data(x, &device)), Mode::Evaluate).unwrap());
-            let n = config.output_grid(&[n, n]).unwrap()[0];
-            let rows = y.chunks_exact(n).step_by(step);
-            rows.flat_map(|row| row.iter().copied().step_by(step)).collect()
+        place.reverse();
+        place
+    })
+}
+
+/// A smooth function, periodic along the axes that are, where it has modes up to the third alone.
+fn function(at: &[usize], grid: &[usize], periodic: &[bool]) -> f32 {
+    let place = |axis: usize| {
+        let intervals = if periodic[axis] { grid[axis] } else { grid[axis] - 1 };
+        at[axis] as f64 / intervals as f64
+    };
+    let value = match periodic {
+        [true] => (TAU * place(0)).sin() + 0.5 * (3.0 * TAU * place(0) + 1.0).cos(),
+        [true, true] => {
+            let (y, x) = (TAU * place(0), TAU * place(1));
+            x.sin() * (2.0 * y).cos() + 0.5 * (3.0 * x - y + 1.0).cos()
         }
-    }
+        [false] => (4.0 * place(0)).sin() + place(0),
+        [false, false] => {
+            let (y, x) = (place(0), place(1));
+            (4.0 * x).sin() * (3.0 * y).cos() + x * y
+        }
+        other => panic!("no function on a grid that is periodic along {other:?}"),
+    };
+    value as f32
 }
 
 /// Root mean square difference.
@@ -94,11 +192,4 @@ fn distance(a: &[f32], b: &[f32]) -> f64 {
 fn spread(a: &[f32]) -> f64 {
     let mean = a.iter().map(|v| *v as f64).sum::<f64>() / a.len() as f64;
     distance(a, &vec![mean as f32; a.len()])
-}
-
-fn values(field: Field) -> Vec<f32> {
-    match field {
-        Field::Line(y) => y.into_data().try_into_vec().unwrap(),
-        Field::Square(y) => y.into_data().try_into_vec().unwrap(),
-    }
 }

@@ -114,7 +114,7 @@ fn what_does_not_fit_is_named_and_leaves_nothing_behind() {
 }
 
 /// A `.npy` file.
-fn npy(shape: &[usize], column_major: bool, values: &[f32]) -> Vec<u8> {
+pub(super) fn npy(shape: &[usize], column_major: bool, values: &[f32]) -> Vec<u8> {
     let axes: String = shape.iter().map(|n| format!("{n}, ")).collect();
     let order = if column_major { "True" } else { "False" };
     let head = format!("{{'descr': '<f4', 'fortran_order': {order}, 'shape': ({axes}), }}\n");
@@ -126,7 +126,7 @@ fn npy(shape: &[usize], column_major: bool, values: &[f32]) -> Vec<u8> {
 }
 
 /// A zip archive that compresses nothing.
-fn stored(entries: &[(&str, &[u8])]) -> Vec<u8> {
+pub(super) fn stored(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
     for (name, bytes) in entries {
         let (len, start) = ((bytes.len() as u32).to_le_bytes(), (archive.len() as u32).to_le_bytes());

@@ -6,6 +6,7 @@ mod generate;
 mod help;
 mod import;
 mod info;
+mod operators;
 mod reproduce;
 mod train;
 

@@ -31,7 +31,7 @@ fn a_row_is_trained_once_and_reported_beside_the_paper() {
     let table = read("table.csv");
     assert_eq!(table.lines().count(), 3, "{table}");
     assert!(table.lines().nth(1).unwrap().starts_with("burgers-fno,128,0,"), "{table}");
-    assert!(read("config/burgers-fno.toml").contains("preset = \"fno-burgers\""));
+    assert!(read("config/burgers-fno.toml").contains("name = \"fno-burgers\""));
     assert!(read("figures/convergence.svg").starts_with("<svg"));
     // What somebody wrote beside the tables stays.
     std::fs::write(desk.path(folder).join("notes.md"), "On a slow machine.\n").unwrap();

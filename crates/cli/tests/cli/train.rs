@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A network of some thousand parameters, for forty samples.
 const SMALL: &str = "--set data.grid=64 --set data.train=24 --set data.validation=6 --set data.test=8 --set train.batch=4 \
-    --set model.width=24 --set model.layers=2 --set train.lr=5e-3";
+    --set network.encoder.width=24 --set network.encoder.hidden=48 --set network.encoder.layers=2 --set train.lr=5e-3";
 
 fn with_data() -> Desk {
     let desk = Desk::new();
@@ -75,8 +75,8 @@ fn a_trained_run_is_evaluated_and_predicts() {
 fn square_problems_go_from_data_to_figures() {
     let desk = Desk::new();
     desk.works("generate darcy --samples 40 --grid 65 --modes 33 --out data -q");
-    let small = "--data data --set data.grid=33 --set data.coarse=9 --set data.train=24 --set data.validation=6 --set data.test=8 \
-        --set train.batch=4 --set train.lr=5e-3 --set model.width=24 --set model.layers=2 -q";
+    let small = "--data data --set data.grid=33 --set network.lift.coarse=9 --set data.train=24 --set data.validation=6 --set data.test=8 \
+        --set train.batch=4 --set train.lr=5e-3 --set network.encoder.width=24 --set network.encoder.hidden=48 --set network.encoder.layers=2 -q";
     for (preset, factor) in [("darcy", 1.5), ("darcy-inverse", 1.1)] {
         let train = |more: &str| format!("train {preset} {small} --out {preset} {more}");
         desk.works(&train("--set train.epochs=25 --tensorboard"));
@@ -130,7 +130,7 @@ fn a_run_that_cannot_fit_leaves_nothing_behind() {
     let train = |more: &str| desk.fails(&format!("train burgers --data data {SMALL} {more} --out run -q"), 1);
     let error = train("--set train.epochs=1000000 --hours 0.001");
     assert!(error.contains("h are allowed; train.epochs = "), "{error}");
-    let error = train("--set train.batch=24 --set model.width=20000");
+    let error = train("--set train.batch=24 --set network.encoder.width=20000");
     assert!(error.contains("MB are free"), "{error}");
     assert_eq!(desk.names(), ["data"]);
     for folder in ["data/inputs.npy/run", "/proc/run"] {
@@ -178,14 +178,14 @@ fn wrong_settings_and_folders_are_named() {
     let train =
         |more: &str, code: i32| desk.fails(&format!("train burgers --data data {SMALL} {more} -q"), code);
     assert!(train("--set train.epoch=3 --out a", 2).contains("epoch"));
-    assert!(train("--set model.attention=magic --out a", 2).contains("magic"));
+    assert!(train("--set network.encoder.attention=magic --out a", 2).contains("magic"));
     assert!(train("--set data.train=1000 --out a", 2).contains("the dataset has 40"));
     assert!(train("--set data.grid=100 --out a", 2).contains("sizes that work"));
     assert!(train("--device vulkan --out a", 2).contains("vulkan"));
-    assert!(desk.fails("train heat --out a", 2).contains("the presets are"));
-    assert!(desk.fails("train burgers --data nowhere --out a", 1).contains("nowhere"));
+    assert!(desk.fails("train heat --out a", 2).contains("there are burgers, darcy"));
+    assert!(desk.fails("train burgers --data nowhere --out a", 2).contains("nowhere: no such dataset"));
     assert!(desk.fails("evaluate data", 1).contains("no folder of a run"));
-    assert!(desk.fails("config heat", 2).contains("the presets are"));
+    assert!(desk.fails("config heat", 2).contains("there are burgers, darcy"));
 
     desk.works(&format!("train burgers --data data {SMALL} --set train.epochs=1 --out run -q"));
     assert!(train("--set train.epochs=1 --out run", 1).contains("a run is here already"));
@@ -212,7 +212,9 @@ fn a_printed_config_trains() {
     assert!(config.contains("# samples to train on"), "{config}");
     std::fs::write(desk.path("mine.toml"), config).unwrap();
     let small = "--set data.grid=64 --set data.train=24 --set data.validation=6 --set data.test=8 --set train.epochs=1";
-    desk.works(&format!("train mine.toml --data data {small} --set model.width=8 --out run -q"));
+    desk.works(&format!(
+        "train mine.toml --data data {small} --set network.spectral.channels=8 --out run -q"
+    ));
     desk.works("evaluate run");
 }
 
@@ -224,7 +226,8 @@ fn published_weights_become_a_run() {
     assert!(error.contains("weights do not fit the model"), "{error}");
     assert!(!desk.path("run").exists());
 
-    let sizes = "--set model.width=24 --set model.channels=12 --set model.modes=6";
+    let sizes = "--set network.encoder.width=24 --set network.encoder.hidden=48 --set network.decoder.channels=12 \
+        --set network.decoder.feed_forward=12 --set network.decoder.modes=6";
     desk.works(&format!("import-weights {golden} --preset burgers {sizes} --out run"));
     desk.works("generate burgers --samples 2 --grid 32 --modes 16 --tolerance 1e-5 --out data -q");
     desk.works("predict run --input data/inputs.npy --output y.npy -q");

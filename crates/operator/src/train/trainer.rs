@@ -145,7 +145,7 @@ impl<'a> Trainer<'a> {
         config.check_with(&dataset)?;
         dataset.verify()?;
         dataset.check_finite()?;
-        let checkpoint = look(config, &folder, resume)?;
+        let checkpoint = look(config, &dataset, &folder, resume)?;
         let taken = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.state.steps);
         let steps = config.total_steps().saturating_sub(taken);
         let mut training = Training::new(config, &folder, &dataset, steps, limit, &device)?;
@@ -157,7 +157,12 @@ impl<'a> Trainer<'a> {
 }
 
 /// Checks a folder that has a run; gives the state to go on from.
-fn look(config: &RunConfig, folder: &RunFolder, resume: bool) -> Result<Option<Checkpoint>> {
+fn look(
+    config: &RunConfig,
+    dataset: &Dataset,
+    folder: &RunFolder,
+    resume: bool,
+) -> Result<Option<Checkpoint>> {
     if !folder.config_file().exists() {
         return Ok(None);
     }
@@ -171,7 +176,7 @@ fn look(config: &RunConfig, folder: &RunFolder, resume: bool) -> Result<Option<C
         let (before, now) = changed.unwrap_or(("", "another number of settings"));
         return Err(folder.wrong(format!("begun with other settings: `{before}` there, `{now}` now")));
     }
-    if read(folder.dataset_file())? != read(config.data.folder.join("meta.toml"))? {
+    if !folder.is_trained_with(dataset) {
         let why = format!("begun with another dataset than {} holds now", config.data.folder.display());
         return Err(folder.wrong(why));
     }

@@ -1,0 +1,194 @@
+//! What a network keeps of the grid it is on: zeros on the ends of closed axes, and symmetry under shifts along periodic ones.
+
+use burn::tensor::{Device, Tensor, TensorData};
+use galerkin::layers::{Mode, TargetNormalizer};
+use galerkin::networks::{Network, NetworkConfig};
+use galerkin_data::Array;
+use galerkin_data::normalize::Normalizer;
+use serde_json::{Value, json};
+
+/// Which axes are periodic, points of the input, points of the output.
+const GRIDS: [(&[bool], &[usize], &[usize]); 8] = [
+    (&[false], &[9], &[9]),
+    (&[true], &[8], &[8]),
+    // Cylinders.
+    (&[false, true], &[7, 8], &[7, 8]),
+    (&[true, false], &[8, 7], &[12, 10]),
+    (&[false, false], &[7, 9], &[13, 5]),
+    (&[true, true], &[8, 6], &[8, 6]),
+    (&[false, true, false], &[5, 6, 7], &[5, 6, 7]),
+    (&[true, false, true], &[6, 5, 6], &[9, 7, 4]),
+];
+
+/// Exactly zero there, and nowhere else: a network with random weights has no other reason to be. A normaliser with a mean does not undo it.
+#[test]
+fn zero_on_the_ends_of_closed_axes_and_nowhere_else() {
+    for (periodic, grid, output) in GRIDS {
+        let resized = match grid == output {
+            true => json!("input"),
+            false => json!({ "resized": { "from": grid, "to": output } }),
+        };
+        for config in [transformer(periodic, &resized, "zero"), fno(periodic, &resized, "zero", true, 0.25)] {
+            let one = |value: f32| Array { shape: vec![2], values: vec![value; 2] };
+            let normalizer = Normalizer::new(one(0.7), one(2.0)).unwrap();
+            let normalizer = TargetNormalizer::new(&normalizer, &Device::flex()).unwrap();
+            let network = init(&config);
+            for network in [network.clone(), network.with_normalizer(normalizer)] {
+                let y = run(&network, wave(grid, 2), grid);
+                let points: usize = output.iter().product();
+                assert_eq!(y.len(), 2 * 2 * points, "{periodic:?} {output:?}");
+                for (at, values) in y.chunks_exact(2).enumerate() {
+                    let at = place(at % points, output);
+                    let mut axes = at.iter().zip(output).zip(periodic);
+                    let end = axes.any(|((i, n), periodic)| !periodic && (*i == 0 || i + 1 == *n));
+                    for value in values {
+                        assert_eq!(*value == 0.0, end, "{periodic:?} {output:?}: {value} at {at:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Without a boundary condition no point is set to zero.
+#[test]
+fn free_ends_are_not_zero() {
+    for (periodic, grid, _) in GRIDS {
+        for config in
+            [transformer(periodic, &json!("input"), "free"), fno(periodic, &json!("input"), "free", true, 0.0)]
+        {
+            assert!(run(&init(&config), wave(grid, 2), grid).iter().all(|y| *y != 0.0), "{periodic:?}");
+        }
+    }
+}
+
+/// A Fourier operator that is not told where it is commutes with shifts along periodic axes, whether closed ones beside them are padded or
+/// not; with coordinates it does not. Both sides are the same sums in another order: some ten sums of up to a hundred terms, 200 roundings
+/// of the largest value.
+#[test]
+fn shifts_along_periodic_axes() {
+    for (periodic, grid, _) in GRIDS {
+        for axis in (0..grid.len()).filter(|axis| periodic[*axis]) {
+            for padding in [0.0, 0.25] {
+                let [without, with] =
+                    [false, true].map(|told| init(&fno(periodic, &json!("input"), "zero", told, padding)));
+                let x = wave(grid, 2);
+                let there = shifted(&x, grid, axis, 3);
+                let largest = |y: &[f32]| y.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+                let off = |network: &Network| {
+                    let (y, of_shifted) = (run(network, x.clone(), grid), run(network, there.clone(), grid));
+                    let y = shifted(&y, grid, axis, 3);
+                    let errors: Vec<f32> = y.iter().zip(&of_shifted).map(|(a, b)| a - b).collect();
+                    largest(&errors) / largest(&y)
+                };
+                let what = format!("{periodic:?} {grid:?}, axis {axis}, padding {padding}");
+                assert!(off(&without) <= 200.0 * f32::EPSILON, "{what}: {}", off(&without));
+                assert!(off(&with) > 1e-3, "{what}: coordinates change nothing: {}", off(&with));
+            }
+        }
+    }
+}
+
+/// Padding is for closed axes: on a torus it changes nothing, on a cylinder it does.
+#[test]
+fn padding_is_for_closed_axes() {
+    for (periodic, grid, _) in GRIDS {
+        let [bare, padded] = [0.0, 0.5].map(|padding| {
+            run(&init(&fno(periodic, &json!("input"), "free", true, padding)), wave(grid, 2), grid)
+        });
+        assert_eq!(bare == padded, periodic.iter().all(|periodic| *periodic), "{periodic:?}");
+    }
+}
+
+/// Samples of a batch do not see each other.
+#[test]
+fn a_batch_is_its_samples() {
+    for (periodic, grid, _) in GRIDS {
+        for config in
+            [transformer(periodic, &json!("input"), "zero"), fno(periodic, &json!("input"), "zero", true, 0.25)]
+        {
+            let network = init(&config);
+            let both = wave(grid, 2);
+            let halves = both.chunks_exact(both.len() / 2);
+            let apart: Vec<f32> = halves.flat_map(|x| run(&network, x.to_vec(), grid)).collect();
+            assert_eq!(apart, run(&network, both.clone(), grid), "{periodic:?}");
+        }
+    }
+}
+
+fn transformer(periodic: &[bool], output: &Value, boundary: &str) -> NetworkConfig {
+    let mut decoder = convolutions(true, 0.25);
+    decoder["kind"] = json!("spectral");
+    let config = json!({
+        "kind": "transformer", "inputs": 2, "outputs": 2, "periodic": periodic, "output": output,
+        "boundary": boundary, "lift": { "kind": "pointwise", "coordinates": true },
+        "encoder": {
+            "attention": "galerkin", "layers": 2, "width": 12, "heads": 2, "hidden": 20, "activation": "relu",
+            "head_norm": "layer", "residual_norm": false, "eps": 1e-5, "gain": 0.5, "diagonal": 0.5,
+            "attention_dropout": 0.0, "residual_dropout": 0.0, "hidden_dropout": 0.0,
+        },
+        "decoder": decoder,
+    });
+    serde_json::from_value(config).unwrap()
+}
+
+fn fno(periodic: &[bool], output: &Value, boundary: &str, coordinates: bool, padding: f64) -> NetworkConfig {
+    let config = json!({
+        "kind": "fno", "inputs": 2, "outputs": 2, "periodic": periodic, "output": output,
+        "boundary": boundary, "spectral": convolutions(coordinates, padding),
+    });
+    serde_json::from_value(config).unwrap()
+}
+
+fn convolutions(coordinates: bool, padding: f64) -> Value {
+    json!({
+        "layers": 2, "channels": 6, "modes": 3, "feed_forward": 10, "activation": "silu",
+        "last_activation": false, "coordinates": coordinates, "law": "uniform", "padding": padding,
+        "dropout": 0.0,
+    })
+}
+
+fn init(config: &NetworkConfig) -> Network {
+    config.init(5, &Device::flex()).unwrap()
+}
+
+/// Of inputs (samples, points, 2).
+fn run(network: &Network, x: Vec<f32>, grid: &[usize]) -> Vec<f32> {
+    let points: usize = grid.iter().product();
+    let x = TensorData::new(x.clone(), [x.len() / (2 * points), points, 2]);
+    let x = Tensor::<3>::from_data(x, &Device::flex());
+    let y = network.forward_points(x, grid, Mode::Evaluate, &mut |_, _, _| {}).unwrap();
+    y.into_data().try_into_vec().unwrap()
+}
+
+/// Samples of two channels with values in [−1, 1] that do not repeat.
+fn wave(grid: &[usize], samples: usize) -> Vec<f32> {
+    let value = |i: usize| (1.3 * i as f64 + 0.01 * (i * i % 997) as f64).sin() as f32;
+    (0..samples * grid.iter().product::<usize>() * 2).map(value).collect()
+}
+
+/// Two channels at every point, moved by so many points along an axis that goes round.
+fn shifted(values: &[f32], grid: &[usize], axis: usize, by: usize) -> Vec<f32> {
+    let points: usize = grid.iter().product();
+    let after: usize = grid[axis + 1..].iter().product();
+    let sample = |values: &[f32]| -> Vec<f32> {
+        let from = |at: usize| {
+            let i = at / after % grid[axis];
+            at + ((i + by) % grid[axis]) * after - i * after
+        };
+        (0..points).flat_map(|at| values[2 * from(at)..][..2].to_vec()).collect()
+    };
+    values.chunks_exact(2 * points).flat_map(sample).collect()
+}
+
+/// The place of a point along each axis.
+fn place(at: usize, grid: &[usize]) -> Vec<usize> {
+    let mut rest = at;
+    let mut place = Vec::new();
+    for n in grid.iter().rev() {
+        place.push(rest % n);
+        rest /= n;
+    }
+    place.reverse();
+    place
+}
