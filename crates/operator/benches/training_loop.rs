@@ -24,11 +24,7 @@ fn main() {
     {
         let [step, passes, count] = on_pool(|| measure(preset, samples, epochs));
         let overhead = 100.0 * (step / passes - 1.0);
-        println!(
-            "{preset:<14} {:>12.2} {:>12.2} {overhead:>8.1} % {count:>8}",
-            1e3 * step,
-            1e3 * passes
-        );
+        println!("{preset:<14} {:>12.2} {:>12.2} {overhead:>8.1} % {count:>8}", 1e3 * step, 1e3 * passes);
     }
 }
 

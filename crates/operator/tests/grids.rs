@@ -54,9 +54,10 @@ fn zero_on_the_ends_of_closed_axes_and_nowhere_else() {
 #[test]
 fn free_ends_are_not_zero() {
     for (periodic, grid, _) in GRIDS {
-        for config in
-            [transformer(periodic, &json!("input"), "free"), fno(periodic, &json!("input"), "free", true, 0.0)]
-        {
+        for config in [
+            transformer(periodic, &json!("input"), "free"),
+            fno(periodic, &json!("input"), "free", true, 0.0),
+        ] {
             assert!(run(&init(&config), wave(grid, 2), grid).iter().all(|y| *y != 0.0), "{periodic:?}");
         }
     }
@@ -104,9 +105,10 @@ fn padding_is_for_closed_axes() {
 #[test]
 fn a_batch_is_its_samples() {
     for (periodic, grid, _) in GRIDS {
-        for config in
-            [transformer(periodic, &json!("input"), "zero"), fno(periodic, &json!("input"), "zero", true, 0.25)]
-        {
+        for config in [
+            transformer(periodic, &json!("input"), "zero"),
+            fno(periodic, &json!("input"), "zero", true, 0.25),
+        ] {
             let network = init(&config);
             let both = wave(grid, 2);
             let halves = both.chunks_exact(both.len() / 2);

@@ -160,9 +160,12 @@ fn a_diverging_run_stops_and_names_its_place() {
 #[test]
 fn every_preset_beats_the_trivial_predictors() {
     let temporary = tempfile::tempdir().unwrap();
-    for (preset, epochs, factor) in
-        [("burgers", "40", 4.0), ("fno-burgers", "40", 4.0), ("darcy", "25", 1.5), ("darcy-inverse", "25", 1.1)]
-    {
+    for (preset, epochs, factor) in [
+        ("burgers", "40", 4.0),
+        ("fno-burgers", "40", 4.0),
+        ("darcy", "25", 1.5),
+        ("darcy-inverse", "25", 1.1),
+    ] {
         let problem = presets::problem(preset).unwrap();
         let (on_a_line, inverse) = (matches!(problem, Problem::Burgers(_)), preset == "darcy-inverse");
         let data = temporary.path().join(if on_a_line { "burgers" } else { "darcy" });

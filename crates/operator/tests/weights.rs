@@ -55,7 +55,9 @@ fn weights_config_and_normalizer_come_back() {
 fn networks_on_one_to_three_axes_come_back() {
     let folder = Folder::new("axes");
     let path = folder.file("model.safetensors");
-    for (periodic, grid) in [(vec![false], vec![12]), (vec![false, true], vec![7, 8]), (vec![true; 3], vec![6; 3])] {
+    for (periodic, grid) in
+        [(vec![false], vec![12]), (vec![false, true], vec![7, 8]), (vec![true; 3], vec![6; 3])]
+    {
         let words = json!({
             "kind": "fno", "inputs": 2, "outputs": 3, "periodic": periodic, "boundary": "zero",
             "output": { "resized": { "from": grid, "to": grid.iter().map(|n| n + 2).collect::<Vec<_>>() } },
@@ -167,7 +169,8 @@ fn files_that_do_not_fit() {
     let line = small();
     let square = |modes: usize| {
         operator("fno-darcy", |spectral| {
-            (spectral["modes"], spectral["channels"], spectral["layers"]) = (json!(modes), json!(4), json!(1));
+            (spectral["modes"], spectral["channels"], spectral["layers"]) =
+                (json!(modes), json!(4), json!(1));
         })
     };
     save(&network(&square(3), 1).with_normalizer(normalizer()), &BTreeMap::new(), &path).unwrap();
@@ -196,7 +199,10 @@ fn files_that_do_not_fit() {
     for shape in [&[4][..], &[4, 2]] {
         let mut file = whole.clone();
         file.add("normalizer.mean", shape).add("normalizer.std", shape).write(&path);
-        refused(load_into(network(&line, 1), &path), &["normalizer.mean", "1 channels", &format!("{shape:?}")]);
+        refused(
+            load_into(network(&line, 1), &path),
+            &["normalizer.mean", "1 channels", &format!("{shape:?}")],
+        );
     }
     let mut file = whole.clone();
     file.add("normalizer.mean", &[4, 1]).add("normalizer.std", &[2, 1]).write(&path);

@@ -114,6 +114,7 @@ mod tests {
             noise: 0.01,
             samples: 100,
             relative_l2: summary(1.5e-3),
+            channels: Vec::new(),
             relative_h1: Some(summary(7e-3)),
             l_infinity: summary(5e-4),
             per_sample: Vec::new(),

@@ -142,6 +142,13 @@ fn config(args: &args::Train) -> anyhow::Result<RunConfig> {
         let why = "it needs a preset, a CONFIG.toml or --data DIR".to_string();
         let data =
             args.data.as_deref().ok_or(galerkin::Error::Setting { what: "galerkin train".into(), why })?;
+        // A proposal depends on the memory that is free; a run that goes on keeps what was proposed when it began.
+        let begun = args.out.as_ref().map(RunFolder::new).filter(|run| run.config_file().exists());
+        if let Some(run) = begun.filter(|_| args.resume) {
+            let mut config = run.config()?.with(&args.set)?;
+            config.data.folder = data.into();
+            return Ok(config);
+        }
         return proposed(data, args.network.unwrap_or_default(), &args.set);
     };
     if args.network.is_some() {

@@ -343,10 +343,9 @@ fn mat(variables: &[(&str, &[usize], Vec<f32>)]) -> Vec<u8> {
 #[test]
 fn four_commands_from_a_matlab_file_to_a_figure() {
     let (samples, n) = (30, 32);
-    let mut draws = Draws(5);
-    let mut wave = |shift: f64| {
-        let mut values = vec![0.0f32; samples * n];
-        let mut draws = Draws(draws.0);
+    // The same draws for inputs and targets, which are shifted.
+    let wave = |shift: f64| {
+        let (mut values, mut draws) = (vec![0.0f32; samples * n], Draws(5));
         for sample in 0..samples {
             let [a, b] = [draws.next(), draws.next()];
             for j in 0..n {
@@ -357,7 +356,6 @@ fn four_commands_from_a_matlab_file_to_a_figure() {
         values
     };
     let variables = [("a", &[n, samples][..], wave(0.0)), ("u", &[n, samples], wave(0.25))];
-    draws.next();
     let desk = Desk::new();
     std::fs::write(desk.path("mine.mat"), mat(&variables)).unwrap();
     desk.works("import mine.mat --inputs a --targets u --layout x,samples --periodic x --out datasets/mine");
