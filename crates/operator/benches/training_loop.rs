@@ -42,7 +42,6 @@ fn measure(preset: &str, samples: usize, epochs: u32) -> [f64; 3] {
             Problem::Burgers(Burgers { points: config.data.grid, tolerance: 1e-5, ..burgers })
         }
         Problem::Darcy(darcy) => Problem::Darcy(Darcy { points: config.data.grid, ..darcy }),
-        other => panic!("{preset} is about {other:?}"),
     };
     let count = (samples + 4) as u32;
     write_dataset(&config.data.folder, &problem, 1, count, |_| ControlFlow::Continue(())).expect("a dataset");

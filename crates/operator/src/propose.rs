@@ -101,13 +101,13 @@ impl RunConfig {
             let what = format!("network.periodic = {:?}", self.network.periodic());
             return Err(Error::setting(what, format!("the axes of the dataset are {:?}", grid.periodic())));
         }
-        self.network.check_grid(&grid.points())?;
         let output = self.network.output_grid(&grid.points())?;
         if output != target.points() {
             let what = format!("network.output on {output:?} points");
             let why = format!("targets lie on {:?}; see network.output", target.points());
             return Err(Error::setting(what, why));
         }
+        self.network.check_grid(&grid.points())?;
         if self.loss.gamma > 0.0 {
             check_grid(&target.points())?;
         }

@@ -399,7 +399,7 @@ fn relative_loss(case: &Case) -> bool {
                 let column = |x: Tensor<3>| points_of(x.unsqueeze_dim::<4>(3)).0;
                 let values = column(case.tensor("in.targets", &device));
                 let slopes = regularized.then(|| points_of(case.tensor("in.targets_prime", &device)).0);
-                let weight = regularized.then(|| column(case.tensor("in.K", &device)));
+                let weight = regularized.then(|| points_of(case.tensor("in.K", &device)).0);
                 grid_loss.forward(column(p), LossTarget { values, slopes, weight }).unwrap()
             });
         }
@@ -532,6 +532,9 @@ fn forward_1d(case: &Case, network: &Network, x: Tensor<3>) -> Outputs<3> {
     let mut others = BTreeMap::new();
     let (n, at) = (x.dims()[1], Some(line_coordinates(case)));
     let y = network.forward_at(x, &[n], at, Mode::Evaluate, &mut collect(&mut others)).unwrap();
+    // The cases do not keep the last stage apart: on a line it is the output.
+    let last = others.remove("out.stage.regressor");
+    assert_eq!(last, Some(to_vec(y.clone())), "{}: the last stage", case.file);
     Outputs { y, others }
 }
 

@@ -129,6 +129,7 @@ fn differences(config: &NetworkConfig, grids: [Vec<usize>; 3]) -> [f64; 2] {
     let network = config.init(2, &Device::flex()).unwrap();
     let [coarse, fine, finest] = [0, 1, 2].map(|level| shared_values(&network, &grids[level], 1 << level));
     let scale = spread(&finest);
+    eprintln!("MEASURED {:?} {:?}", config.periodic(), [distance(&coarse, &fine) / scale, distance(&fine, &finest) / scale]);
     [distance(&coarse, &fine) / scale, distance(&fine, &finest) / scale]
 }
 
