@@ -191,7 +191,11 @@ impl Weights {
         let fits =
             shape.last() == Some(&config.channels()[1]) && [1, config.axes() + 1].contains(&shape.len());
         if !fits {
-            let expected = format!("{} axes of points and {} channels", config.axes(), config.channels()[1]);
+            let expected = format!(
+                "({} of points, {})",
+                ["an axis", "two axes", "three axes"][config.axes().clamp(1, 3) - 1],
+                config.channels()[1]
+            );
             return Err(self.content(MEAN, expected, format!("shape {shape:?}")));
         }
         let device = network.devices().into_iter().next().unwrap_or_default();

@@ -41,12 +41,12 @@ fn the_inverse_network() {
 }
 
 /// On a torus, with other numbers of points along its two axes, the coordinates alone are not periodic: as on a line, their means are off
-/// by h/2, here of sixteen points and more.
+/// by h/2 along each, h here at most 1/16.
 #[test]
 fn transformers_on_a_torus() {
     for kind in KINDS {
         let config = json!({
-            "kind": "transformer", "inputs": 1, "outputs": 2, "periodic": [true, true], "boundary": "free",
+            "kind": "transformer", "inputs": 1, "outputs": 1, "periodic": [true, true], "boundary": "free",
             "lift": { "kind": "pointwise", "coordinates": true },
             "encoder": {
                 "attention": kind, "layers": 2, "width": 24, "heads": 2, "hidden": 48, "activation": "relu",
@@ -59,17 +59,17 @@ fn transformers_on_a_torus() {
                 "padding": 0.0, "dropout": 0.0,
             },
         });
-        agree(&serde_json::from_value(config).unwrap(), tori(), 2.0 / 16.0);
+        agree(&serde_json::from_value(config).unwrap(), tori(), 1.0 / 16.0);
     }
 }
 
 /// A Fourier operator without coordinates is a map of periodic functions, whatever the grid: it only sees modes. What an activation adds
-/// beyond the grid's modes comes back folded; for a smooth activation that falls faster than any power of h. The first grid resolves the
-/// square of what it keeps, so that the share that is folded is small at once, and on the next it is a matter of roundings.
+/// beyond the grid's modes comes back folded; for a smooth activation that falls faster than any power of h. Products of three of the kept
+/// modes fit on the first grid, so that little is folded there, and on the next only roundings are left.
 #[test]
 fn a_fourier_operator_without_coordinates_on_a_torus() {
     let config = json!({
-        "kind": "fno", "inputs": 1, "outputs": 2, "periodic": [true, true], "boundary": "free",
+        "kind": "fno", "inputs": 1, "outputs": 1, "periodic": [true, true], "boundary": "free",
         "spectral": {
             "layers": 3, "channels": 8, "modes": 5, "feed_forward": 16, "activation": "gelu",
             "last_activation": false, "coordinates": false, "law": "uniform", "padding": 0.0, "dropout": 0.0,
@@ -77,17 +77,18 @@ fn a_fourier_operator_without_coordinates_on_a_torus() {
     });
     let config: NetworkConfig = serde_json::from_value(config).unwrap();
     let differences = differences(&config, tori());
-    assert!(differences[0] < 1e-3 && differences[1] < 1e-5, "{differences:?}");
+    assert!(differences[0] < 1e-4 && differences[1] < 1e-5, "{differences:?}");
 }
 
-/// A padded Fourier operator on a closed line, whose zeros behind the end keep the share of its points.
+/// A padded Fourier operator on a closed line. The zeros behind its end keep their share of the intervals, but the last point and the period
+/// that goes round it are off by h: an error of first order.
 #[test]
 fn a_padded_fourier_operator() {
     let NetworkConfig::Fno(mut config) = presets::get("fno-burgers").unwrap().network else {
         panic!("a Fourier operator")
     };
     (config.periodic, config.spectral.padding) = (vec![false], 0.25);
-    agree(&NetworkConfig::Fno(config), [65, 129, 257].map(|n| vec![n]), 10.0 / 64.0);
+    agree(&NetworkConfig::Fno(config), [65, 129, 257].map(|n| vec![n]), 2.0 / 64.0);
 }
 
 /// The transformer of a preset.
@@ -129,7 +130,6 @@ fn differences(config: &NetworkConfig, grids: [Vec<usize>; 3]) -> [f64; 2] {
     let network = config.init(2, &Device::flex()).unwrap();
     let [coarse, fine, finest] = [0, 1, 2].map(|level| shared_values(&network, &grids[level], 1 << level));
     let scale = spread(&finest);
-    eprintln!("MEASURED {:?} {:?}", config.periodic(), [distance(&coarse, &fine) / scale, distance(&fine, &finest) / scale]);
     [distance(&coarse, &fine) / scale, distance(&fine, &finest) / scale]
 }
 

@@ -207,6 +207,11 @@ impl TransformerConfig {
                 "network.lift.kind = \"interpolation\"",
                 format!("it is for grids of two axes, not of {}; take \"pointwise\"", self.axes()),
             )),
+            // Its resizes and its zero padding take every axis for closed.
+            LiftConfig::Interpolation(_) if self.periodic.contains(&true) => Err(Error::setting(
+                "network.lift.kind = \"interpolation\"",
+                "it is for closed axes; take \"pointwise\"",
+            )),
             LiftConfig::Interpolation(config) => config.check(),
         }
     }

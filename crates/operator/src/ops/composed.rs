@@ -196,7 +196,6 @@ pub(super) fn spectral_2d(op: &SpectralConv2d, x: Tensor<4>, params: SpectralPar
     finish_spectral(z, x, params.pointwise, op.activation)
 }
 
-/// y = act(drop(conv(x))).
 pub(super) fn spectral_3d(op: &SpectralConv3d, x: Tensor<5>, params: SpectralParams) -> Tensor<5> {
     let (batch, m, i, o) = (op.batch, op.modes, op.inputs, op.outputs);
     let (n1, n2, n3) = (op.n1, op.n2, op.n3);
@@ -238,6 +237,7 @@ fn turned([re, im]: [Tensor<3>; 2], [cos, sin]: &[Tensor<2>; 2], sign: f32) -> (
     (by(cos, &re) - by(sin, &im) * sign, by(cos, &im) + by(sin, &re) * sign)
 }
 
+/// y = act(drop(conv(x))).
 pub(super) fn conv3x3(op: &Conv3x3, x: Tensor<4>, w: Tensor<4>, b: Option<Tensor<1>>) -> Tensor<4> {
     let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
     let z = conv2d(x.permute([0, 3, 1, 2]), w.permute([3, 2, 0, 1]), b, options).permute([0, 2, 3, 1]);

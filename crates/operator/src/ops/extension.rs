@@ -68,7 +68,7 @@ pub(crate) fn keeping(op: EncoderLayer) -> EncoderLayer {
 
 /// What an operation looks at.
 #[derive(Clone, Debug)]
-pub(crate) struct Given<T> {
+pub(crate) struct Operands<T> {
     /// x and the parameters: the tensors that get gradients.
     pub inputs: Vec<T>,
     /// Coordinates and quadrature weights.
@@ -78,12 +78,12 @@ pub(crate) struct Given<T> {
 /// A backend with fused kernels.
 pub(crate) trait FusedOps: Backend {
     /// The output, and whatever the backward pass wants to find again.
-    fn fused(call: &Call, given: &Given<FloatTensor<Self>>) -> (FloatTensor<Self>, FloatTensor<Self>);
+    fn fused(call: &Call, operands: &Operands<FloatTensor<Self>>) -> (FloatTensor<Self>, FloatTensor<Self>);
 
     /// The gradients of the inputs from that of the output. The gradient of x may be left out if nobody wants it.
     fn fused_vjp(
         call: &Call,
-        given: Given<FloatTensor<Self>>,
+        operands: Operands<FloatTensor<Self>>,
         saved: FloatTensor<Self>,
         output_gradient: FloatTensor<Self>,
         x_wanted: bool,

@@ -6,14 +6,14 @@ use burn::backend::{Flex, TensorMetadata, flex::FlexTensor};
 use burn::tensor::{Shape, TensorData};
 use galerkin_kernels::{attention, conv3x3, encoder, feed_forward, par, spectral};
 
-use super::extension::{Call, FusedOps, Given, Op};
+use super::extension::{Call, FusedOps, Op, Operands};
 use super::spare;
 
 impl FusedOps for Flex {
-    fn fused(call: &Call, given: &Given<FlexTensor>) -> (FlexTensor, FlexTensor) {
-        let given = given.clone().contiguous();
-        let (x, params) = (slice(&given.inputs[0]), &mut given.inputs[1..].iter().map(slice));
-        let input = given.input(call.weighted);
+    fn fused(call: &Call, operands: &Operands<FlexTensor>) -> (FlexTensor, FlexTensor) {
+        let operands = operands.clone().contiguous();
+        let (x, params) = (slice(&operands.inputs[0]), &mut operands.inputs[1..].iter().map(slice));
+        let input = operands.input(call.weighted);
         let threads = par::threads();
         let mut y = spare::take(call.output.num_elements());
         let mut saved = spare::take(call.op.saved_len());
@@ -46,17 +46,17 @@ impl FusedOps for Flex {
 
     fn fused_vjp(
         call: &Call,
-        given: Given<FlexTensor>,
+        operands: Operands<FlexTensor>,
         saved: FlexTensor,
         output_gradient: FlexTensor,
         x_wanted: bool,
     ) -> Vec<Option<FlexTensor>> {
-        let (mut given, output_gradient) = (given.contiguous(), contiguous(output_gradient));
+        let (mut operands, output_gradient) = (operands.contiguous(), contiguous(output_gradient));
         let dy = slice(&output_gradient);
         let kept = slice(&saved);
-        let (x, params) = (slice(&given.inputs[0]), &mut given.inputs[1..].iter().map(slice));
-        let input = given.input(call.weighted);
-        let mut gradients: Vec<Vec<f32>> = given.inputs.iter().map(|t| spare::take(len(t))).collect();
+        let (x, params) = (slice(&operands.inputs[0]), &mut operands.inputs[1..].iter().map(slice));
+        let input = operands.input(call.weighted);
+        let mut gradients: Vec<Vec<f32>> = operands.inputs.iter().map(|t| spare::take(len(t))).collect();
         let (dx, rest) = gradients.split_first_mut().expect("every operation has an x");
         let grads = &mut rest.iter_mut().map(Vec::as_mut_slice);
         with_workspace(call.op.workspace_len(par::threads()), |workspace| match &call.op {
@@ -105,11 +105,11 @@ impl FusedOps for Flex {
             Op::Resize(plan, batch) => plan.backward(*batch, x, dy, dx, workspace),
             Op::Pointwise(op) => op.backward(x, dy, dx),
         });
-        let named = gradients.into_iter().zip(&given.inputs).enumerate();
+        let named = gradients.into_iter().zip(&operands.inputs).enumerate();
         let gradients = named
             .map(|(i, (values, like))| (i > 0 || x_wanted).then(|| tensor(values, like.shape())))
             .collect();
-        [given.inputs.swap_remove(0), saved, output_gradient].into_iter().for_each(spare::keep);
+        [operands.inputs.swap_remove(0), saved, output_gradient].into_iter().for_each(spare::keep);
         gradients
     }
 }
@@ -178,10 +178,10 @@ fn contiguous(tensor: FlexTensor) -> FlexTensor {
     if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() }
 }
 
-impl Given<FlexTensor> {
+impl Operands<FlexTensor> {
     fn contiguous(self) -> Self {
         let all = |tensors: Vec<FlexTensor>| tensors.into_iter().map(contiguous).collect();
-        Given { inputs: all(self.inputs), constants: all(self.constants) }
+        Operands { inputs: all(self.inputs), constants: all(self.constants) }
     }
 
     fn input(&self, weighted: bool) -> attention::Input<'_> {

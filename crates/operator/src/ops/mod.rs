@@ -39,7 +39,7 @@ use galerkin_kernels::spectral::{Plan, Plan2d, Plan3d, SpectralConv1d, SpectralC
 use crate::error::{Error, Result};
 use autodiff::Tracked;
 pub(crate) use extension::keeping;
-use extension::{Call, FusedOps, Given, Op};
+use extension::{Call, FusedOps, Op, Operands};
 
 /// What attention looks at, besides its parameters.
 #[derive(Clone, Debug)]
@@ -129,9 +129,9 @@ pub fn attention(mut op: Attention, input: AttentionInput, params: AttentionPara
         return Ok(composed::attention(&op, input, params).0);
     }
     let call = Call { op: Op::Attention(op), output: input.x.shape(), weighted: input.weights.is_some() };
-    let mut given = GivenTensors::attention(input);
-    given.attention_params(params);
-    Ok(given.run(call))
+    let mut operands = OperandTensors::attention(input);
+    operands.attention_params(params);
+    Ok(operands.run(call))
 }
 
 /// The attention weights after dropout: (B, H, D, D) for galerkin and linear, (B, H, n, n) for fourier and softmax. To look
@@ -173,11 +173,11 @@ pub fn encoder_layer(
         return Ok(composed::encoder_layer(&op, input, params));
     }
     let call = Call { op: Op::Encoder(op), output: input.x.shape(), weighted: input.weights.is_some() };
-    let mut given = GivenTensors::attention(input);
-    given.attention_params(params.attention);
-    given.feed_forward_params(params.feed_forward);
-    params.norm.into_iter().flatten().for_each(|p| given.push(p));
-    Ok(given.run(call))
+    let mut operands = OperandTensors::attention(input);
+    operands.attention_params(params.attention);
+    operands.feed_forward_params(params.feed_forward);
+    params.norm.into_iter().flatten().for_each(|p| operands.push(p));
+    Ok(operands.run(call))
 }
 
 /// y = act([x | coordinates] W + b) over the last axis. Coordinates get no gradient.
@@ -210,11 +210,11 @@ pub fn linear<const D: usize>(
     }
     let (rows, output) = with_channels(&x, outputs);
     let op = Op::Linear(Linear { rows, inputs, coordinates: p, outputs, activation });
-    let mut given = GivenTensors::new(x);
-    coordinates.into_iter().for_each(|c| given.push_constant(c));
-    given.push(w);
-    given.push(b);
-    Ok(given.run(Call { op, output, weighted: false }))
+    let mut operands = OperandTensors::new(x);
+    coordinates.into_iter().for_each(|c| operands.push_constant(c));
+    operands.push(w);
+    operands.push(b);
+    Ok(operands.run(Call { op, output, weighted: false }))
 }
 
 /// y = drop(act(x W₁ + b₁)) W₂ + b₂ over the last axis.
@@ -233,9 +233,9 @@ pub fn feed_forward<const D: usize>(
     if !has_kernels(&x) {
         return Ok(composed::feed_forward(&op, x, params));
     }
-    let mut given = GivenTensors::new(x);
-    given.feed_forward_params(params);
-    Ok(given.run(Call { op: Op::FeedForward(op), output, weighted: false }))
+    let mut operands = OperandTensors::new(x);
+    operands.feed_forward_params(params);
+    Ok(operands.run(Call { op: Op::FeedForward(op), output, weighted: false }))
 }
 
 /// Spectral convolution in 1D: (B, n, i) to (B, n, o). Batch and points are read off x.
@@ -282,10 +282,10 @@ pub fn spectral_3d(mut op: SpectralConv3d, x: Tensor<5>, params: SpectralParams)
 
 fn run_spectral<const D: usize>(op: Op, outputs: usize, x: Tensor<D>, params: SpectralParams) -> Tensor<D> {
     let (_, output) = with_channels(&x, outputs);
-    let mut given = GivenTensors::new(x);
-    given.push(params.weights);
-    given.weight_and_bias(params.pointwise);
-    given.run(Call { op, output, weighted: false })
+    let mut operands = OperandTensors::new(x);
+    operands.push(params.weights);
+    operands.weight_and_bias(params.pointwise);
+    operands.run(Call { op, output, weighted: false })
 }
 
 /// y = act(drop(conv(x))), 3 × 3, zero padding: (B, n₁, n₂, c) to (B, n₁, n₂, o), w (3, 3, c, o), b (o).
@@ -307,11 +307,11 @@ pub fn conv3x3(
     if !has_kernels(&x) {
         return Ok(composed::conv3x3(&op, x, w, b));
     }
-    let mut given = GivenTensors::new(x);
-    given.push(w);
-    b.into_iter().for_each(|b| given.push(b));
+    let mut operands = OperandTensors::new(x);
+    operands.push(w);
+    b.into_iter().for_each(|b| operands.push(b));
     let output = Shape::from([batch, n1, n2, outputs]);
-    Ok(given.run(Call { op: Op::Conv3x3(op), output, weighted: false }))
+    Ok(operands.run(Call { op: Op::Conv3x3(op), output, weighted: false }))
 }
 
 /// Bilinear resize with aligned corners and an activation at the end: (B, n₁, n₂, c) to (B, m₁, m₂, c).
@@ -324,7 +324,7 @@ pub fn resize(x: Tensor<4>, to: [usize; 2], activation: Activation) -> Result<Te
     }
     let plan = Arc::new(Resize::new([n1, n2], to, channels, activation));
     let output = Shape::from([batch, to[0], to[1], channels]);
-    Ok(GivenTensors::new(x).run(Call { op: Op::Resize(plan, batch), output, weighted: false }))
+    Ok(OperandTensors::new(x).run(Call { op: Op::Resize(plan, batch), output, weighted: false }))
 }
 
 /// The tensor times the mask of a dropout, position by position.
@@ -342,7 +342,7 @@ pub fn activate<const D: usize>(x: Tensor<D>, dropout: Dropout, activation: Acti
     }
     let output = x.shape();
     let op = Pointwise { len: output.num_elements(), dropout, activation };
-    GivenTensors::new(x).run(Call { op: Op::Pointwise(op), output, weighted: false })
+    OperandTensors::new(x).run(Call { op: Op::Pointwise(op), output, weighted: false })
 }
 
 /// Gives the memory of a tensor that is no longer wanted to the next one of its length.
@@ -363,46 +363,48 @@ fn is_flex(device: &Device) -> bool {
 
 /// The tensors of a call, taken out of their wrapping. They are plain until the first one comes that is tracked; then the
 /// whole call is, and those that are not are constants in it.
-enum GivenTensors {
-    Plain(Given<FlexTensor>),
-    Tracked(Given<Tracked<Flex>>, GradientCheckpointingStrategy),
+enum OperandTensors {
+    Plain(Operands<FlexTensor>),
+    Tracked(Operands<Tracked<Flex>>, GradientCheckpointingStrategy),
 }
 
-impl GivenTensors {
+impl OperandTensors {
     fn new<const D: usize>(x: Tensor<D>) -> Self {
-        let mut given = Self::Plain(Given { inputs: Vec::new(), constants: Vec::new() });
-        given.push(x);
-        given
+        let mut operands = Self::Plain(Operands { inputs: Vec::new(), constants: Vec::new() });
+        operands.push(x);
+        operands
     }
 
     fn attention(input: AttentionInput) -> Self {
-        let mut given = Self::new(input.x);
-        input.coordinates.into_iter().for_each(|c| given.push_constant(c));
-        input.weights.into_iter().for_each(|w| given.push_constant(w));
-        given
+        let mut operands = Self::new(input.x);
+        input.coordinates.into_iter().for_each(|c| operands.push_constant(c));
+        input.weights.into_iter().for_each(|w| operands.push_constant(w));
+        operands
     }
 
     fn push<const D: usize>(&mut self, tensor: Tensor<D>) {
         self.track_with(&tensor);
         match self {
-            Self::Plain(given) => given.inputs.push(plain(tensor)),
-            Self::Tracked(given, _) => given.inputs.push(tracked(tensor)),
+            Self::Plain(operands) => operands.inputs.push(plain(tensor)),
+            Self::Tracked(operands, _) => operands.inputs.push(tracked(tensor)),
         }
     }
 
     fn push_constant<const D: usize>(&mut self, tensor: Tensor<D>) {
         match self {
-            Self::Plain(given) => given.constants.push(plain(tensor)),
-            Self::Tracked(given, _) => given.constants.push(tracked(tensor)),
+            Self::Plain(operands) => operands.constants.push(plain(tensor)),
+            Self::Tracked(operands, _) => operands.constants.push(tracked(tensor)),
         }
     }
 
     fn track_with<const D: usize>(&mut self, tensor: &Tensor<D>) {
-        if let (Self::Plain(given), Some(strategy)) = (&mut *self, tensor.gradient_checkpointing_strategy()) {
+        if let (Self::Plain(operands), Some(strategy)) =
+            (&mut *self, tensor.gradient_checkpointing_strategy())
+        {
             let constants =
                 |tensors: &mut Vec<FlexTensor>| tensors.drain(..).map(Tracked::<Flex>::new).collect();
-            let (inputs, constants) = (constants(&mut given.inputs), constants(&mut given.constants));
-            *self = Self::Tracked(Given { inputs, constants }, strategy);
+            let (inputs, constants) = (constants(&mut operands.inputs), constants(&mut operands.constants));
+            *self = Self::Tracked(Operands { inputs, constants }, strategy);
         }
     }
 
@@ -429,23 +431,21 @@ impl GivenTensors {
 
     fn run<const D: usize>(self, call: Call) -> Tensor<D> {
         match self {
-            Self::Plain(mut given) => {
-                let (y, _) = Flex::fused(&call, &given);
-                spare::keep(given.inputs.swap_remove(0));
+            Self::Plain(mut operands) => {
+                let (y, _) = Flex::fused(&call, &operands);
+                spare::keep(operands.inputs.swap_remove(0));
                 Tensor::from_primitive::<Flex>(y)
             }
-            Self::Tracked(given, GradientCheckpointingStrategy::Disabled) => {
-                Tensor::from_primitive::<Autodiff<Flex, NoCheckpointing>>(autodiff::tracked::<
-                    Flex,
-                    NoCheckpointing,
-                >(call, given))
-            }
-            Self::Tracked(given, GradientCheckpointingStrategy::Balanced) => {
-                Tensor::from_primitive::<Autodiff<Flex, BalancedCheckpointing>>(autodiff::tracked::<
-                    Flex,
-                    BalancedCheckpointing,
-                >(call, given))
-            }
+            Self::Tracked(operands, GradientCheckpointingStrategy::Disabled) => Tensor::from_primitive::<
+                Autodiff<Flex, NoCheckpointing>,
+            >(
+                autodiff::tracked::<Flex, NoCheckpointing>(call, operands),
+            ),
+            Self::Tracked(operands, GradientCheckpointingStrategy::Balanced) => Tensor::from_primitive::<
+                Autodiff<Flex, BalancedCheckpointing>,
+            >(
+                autodiff::tracked::<Flex, BalancedCheckpointing>(call, operands),
+            ),
         }
     }
 }
