@@ -20,9 +20,10 @@ Examples:
 
 `galerkin info FILE` lists the variables of a file; that of a .npy has its name. Files that hold the same variable follow each other.
 
-A layout names the axes in their order: samples, channels, time (of targets), points, or any other name for an axis of the grid. Channels are
-left out where there is one. Without a layout, samples are the first axis; what can be read in several ways is refused with all of them.
-Inputs with the layout samples,channels are parameters: every point of a sample gets them. Axes are closed, from 0 to 1, unless said otherwise.
+A layout names the axes in their order: samples, channels, time (of targets), points, or any other name for an axis of the grid.
+Channels are left out where there is one. Without a layout, samples are the first axis; what can be read in several ways is refused
+with all of them. Inputs with the layout samples,channels are parameters: every point of a sample gets them. Axes are closed and go
+from 0 to 1 unless said otherwise.
 
 The published Burgers and Darcy files (a and u, coeff and sol) and those of neuraloperator (x and y) are known and need no flags.")]
 pub struct Import {
@@ -68,10 +69,10 @@ pub struct SplitArgs {
     /// Variables of the test samples
     #[arg(long, value_name = "IN:OUT", value_parser = variables, requires = "train")]
     pub test: Option<Variables>,
-    /// Files of the validation samples, with the variables of the training samples unless --validation names others
+    /// Files of the validation samples, with the variables of training unless --validation names others
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub validation_files: Vec<PathBuf>,
-    /// Files of the test samples, with the variables of the training samples unless --test names others
+    /// Files of the test samples, with the variables of training unless --test names others
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub test_files: Vec<PathBuf>,
 }
@@ -107,7 +108,7 @@ pub struct AxesArgs {
 #[derive(Debug, Group)]
 #[command(next_help_heading = "Points instead of a grid")]
 pub struct PointsArgs {
-    /// Where the points are: (points, dimension) or (samples, points, dimension), or a variable for each coordinate
+    /// Where points are: (points, dimension) or (samples, points, dimension), or a variable for each coordinate
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub points: Vec<String>,
     /// Axes of these variables, where lengths do not tell them, e.g. points,samples
