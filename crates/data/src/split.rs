@@ -30,15 +30,14 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// How many samples are to train, to validate and to test, if nobody says otherwise: the parts that were given, and a tenth of the training
-    /// samples for each of the others.
+    /// How many samples are to train, to validate and to test, if nobody says otherwise: the parts that were given, and of the training samples a
+    /// twentieth to validate and a tenth to test where these have none.
     pub fn counts(&self) -> [usize; 3] {
         let [mut train, mut validation, mut test] = [self.train, self.validation, self.test].map(length);
-        let tenth = train / 10;
-        for part in [&mut validation, &mut test] {
+        for (part, share) in [(&mut validation, train.div_ceil(20)), (&mut test, train.div_ceil(10))] {
             if *part == 0 {
-                *part = tenth;
-                train -= tenth;
+                *part = share;
+                train = train.saturating_sub(share);
             }
         }
         [train, validation, test]
@@ -180,7 +179,7 @@ mod tests {
         assert_eq!(error, "51 training samples: the dataset means 50 for that");
         // Without validation samples of their own they come from the training part, and are not trained on.
         let parts = Parts { validation: [0; 2], test: [50, 80], ..parts };
-        assert_eq!(parts.counts(), [45, 5, 30]);
+        assert_eq!(parts.counts(), [47, 3, 30]);
         let split = Split::within(&parts, [45, 5, 30], 3).unwrap();
         assert!(split.validation.iter().all(|at| *at < 50 && !split.train.contains(at)));
         assert_eq!(split, Split::within(&parts, [45, 5, 30], 3).unwrap());
