@@ -22,6 +22,8 @@ use crate::figures;
 #[command(after_help = "\
 Examples:
   galerkin demo
+  galerkin import mine.npz --inputs a --targets u --layout samples,y,x --out datasets/mine
+  galerkin train --data datasets/mine --out runs/mine
   galerkin generate burgers --samples 100 --grid 1024 --out datasets/burgers
   galerkin info datasets/burgers --figure burgers.png
   galerkin train burgers --out runs/burgers

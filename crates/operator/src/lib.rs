@@ -64,3 +64,8 @@ pub mod weights;
 
 pub use error::{Error, Result};
 pub use model::Model;
+
+/// The README's example in Rust, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

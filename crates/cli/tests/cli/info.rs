@@ -71,7 +71,7 @@ fn errors_name_the_file() {
     let desk = Desk::new();
     assert!(desk.fails("info nothing", 1).contains("nothing: No such file"));
     std::fs::create_dir(desk.path("empty")).unwrap();
-    assert!(desk.fails("info empty", 1).contains("meta.toml: No such file"));
+    assert!(desk.fails("info empty", 1).contains("empty: meta.toml: expected the description of a dataset"));
     std::fs::write(desk.path("noise.bin"), [7; 100]).unwrap();
     assert!(desk.fails("info noise.bin", 1).contains("noise.bin: first bytes: expected a file of numpy"));
     let error = desk.fails(&format!("info {} --figure d.png", fixture("mat/darcy_v5.mat")), 1);

@@ -192,7 +192,7 @@ fn wrong_settings_and_folders_are_named() {
     assert!(train("--set train.epochs=2 --out run --resume", 1).contains("epochs = 1"));
     assert!(desk.fails("predict run --input data/meta.toml --output y.npy", 1).contains("meta.toml"));
     assert!(desk.fails("predict run --input nowhere.npy --output y.npy", 1).contains("nowhere.npy"));
-    assert!(desk.fails("evaluate run --grid 100", 1).contains("sizes that work"));
+    assert!(desk.fails("evaluate run --grid 100", 2).contains("sizes that work"));
     assert!(desk.fails("plot data", 1).contains("no folder of a run"));
     assert!(desk.fails("info run --figure", 1).contains("`galerkin plot run`"));
     assert!(desk.fails("demo -q --out data/inputs.npy", 1).contains("data/inputs.npy"));
