@@ -22,7 +22,7 @@ def main() -> None:
     run = Path(sys.argv[1])
     config = tomllib.loads((run / "config.toml").read_text())
     seen = {"config.toml"}
-    print(f"{run}: preset {config['preset']}, grid {config['data']['grid']}, seed {config['train']['seed']}")
+    print(f"{run}: {config['name']}, grid {config['data']['grid']}, seed {config['train']['seed']}")
 
     # Weights carry the authors' names and layouts; the config of the network is in the metadata.
     for name in ("model.safetensors", "best.safetensors"):
@@ -32,7 +32,7 @@ def main() -> None:
         network = json.loads(metadata["config"])
         assert all(np.isfinite(array).all() for array in weights.values()), f"{name} has a value that is no number"
         count = sum(array.size for array in weights.values())
-        print(f"{name}: {len(weights)} arrays, {count} numbers, after step {metadata.get('steps')}, a {network['network']}")
+        print(f"{name}: {len(weights)} arrays, {count} numbers, after step {metadata.get('steps')}, a {network.get('kind') or network['network']}")
         seen.add(name)
 
     # A checkpoint has weights and both moments of every parameter, and where the run was.

@@ -46,7 +46,7 @@ pub enum Command {
     #[command(subcommand)]
     Generate(Equation),
     /// Turn files of MATLAB, HDF5, numpy, safetensors or PyTorch into a dataset
-    Import(Import),
+    Import(Box<Import>),
     /// Say what a dataset, a run or a file holds
     Info(Info),
     /// Print the configuration of a preset, or one for a dataset, to be changed and trained from a file

@@ -271,7 +271,7 @@ fn transformer(dataset: &Dataset, grid: &Grid, target: &Grid, zero: bool) -> Tra
             last_activation: true,
             activation: Activation::Silu,
             law: SpectralLaw::Normal,
-            ..spectral(target)
+            ..spectral(target, 1.0 / 3.0)
         }),
     }
 }
@@ -283,7 +283,7 @@ fn fno(dataset: &Dataset, grid: &Grid, target: &Grid, zero: bool) -> FnoConfig {
         periodic: grid.periodic(),
         output: output(grid, target),
         boundary: boundary(zero),
-        spectral: spectral(grid),
+        spectral: spectral(grid, 0.375),
     }
 }
 
@@ -298,10 +298,11 @@ fn output(grid: &Grid, target: &Grid) -> OutputGrid {
     }
 }
 
-fn spectral(grid: &Grid) -> SpectralConfig {
+/// Convolutions that keep at most a share of the points of the least axis as modes.
+fn spectral(grid: &Grid, share: f64) -> SpectralConfig {
     let (channels, wanted) = [(64, 16), (32, 12), (20, 6)][grid.axes.len().clamp(1, 3) - 1];
     // The highest frequencies of a coarse grid are noise that networks learn by heart.
-    let most = grid.points().iter().map(|n| 3 * n / 8).min().unwrap_or(1);
+    let most = grid.points().iter().map(|n| (share * *n as f64) as usize).min().unwrap_or(1);
     SpectralConfig {
         layers: 4,
         channels,

@@ -31,7 +31,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Demo(args) => demo::run(args),
         Command::Generate(equation) => generate::run(equation),
-        Command::Import(args) => import::run(args),
+        Command::Import(args) => import::run(*args),
         Command::Info(args) => info::run(args),
         Command::Config(args) => train::print_config(args),
         Command::Train(args) => train::run(args),
