@@ -115,7 +115,7 @@ pub fn check_case(case: Case, functions: usize) -> Result<LayerCheck> {
 /// Both theorems for Q, K, V (n, d), row-major, n ≥ d, and for `functions` random functions.
 ///
 /// The matrices are taken as they are: for a layer of a model, as they stand in its products, after norms and with coordinates
-/// ([`Model::projections`]). Values and keys are spanned by those singular directions that are longer
+/// ([`Network::projections`]). Values and keys are spanned by those singular directions that are longer
 /// than 10⁻⁶ of the first, rounding of f32 being what is below; values by the leading ones where they would be more than the keys, as the
 /// theorems are about r ≤ s.
 ///
