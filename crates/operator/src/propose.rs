@@ -189,7 +189,7 @@ fn grids(dataset: &Dataset) -> Result<(Grid, Grid)> {
     };
     if dataset.times().is_some() {
         let why = "its targets are at several times, which no network takes yet; \
-                   import time as an axis of the grid, under another name than `time`";
+                   import one time as an array of its own";
         return Err(Error::setting(what(), why));
     }
     let (Ok(grid), Ok(target)) = (dataset.grid(), dataset.target_grid()) else {
