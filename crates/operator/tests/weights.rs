@@ -175,7 +175,7 @@ fn files_that_do_not_fit() {
     };
     save(&network(&square(3), 1).with_normalizer(normalizer()), &BTreeMap::new(), &path).unwrap();
 
-    refused(load_into(network(&line, 1), &path), &["normalizer.mean", "axes of points", "[2, 2, 1]"]);
+    refused(load_into(network(&line, 1), &path), &["normalizer.mean", "an axis of points", "[2, 2, 1]"]);
     save(&network(&square(3), 1), &BTreeMap::new(), &path).unwrap();
     let error = load_into(network(&line, 1), &path).unwrap_err();
     assert!(matches!(error, Error::Mismatch { .. }), "{error}");
