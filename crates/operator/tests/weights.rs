@@ -193,7 +193,7 @@ fn files_that_do_not_fit() {
     }
     let mut file = whole.clone();
     file.add("normalizer.mean", &[2, 2, 1]).add("normalizer.std", &[2, 2, 1]).write(&path);
-    refused(load_into(network(&line, 1), &path), &["normalizer.mean", "axes of points", "[2, 2, 1]"]);
+    refused(load_into(network(&line, 1), &path), &["normalizer.mean", "an axis of points", "[2, 2, 1]"]);
     whole.clone().add("normalizer.mean", &[4, 1]).write(&path);
     refused(load_into(network(&line, 1), &path), &["both `normalizer.mean` and `normalizer.std`"]);
     for shape in [&[4][..], &[4, 2]] {
