@@ -192,7 +192,7 @@ impl Weights {
             shape.last() == Some(&config.channels()[1]) && [1, config.axes() + 1].contains(&shape.len());
         if !fits {
             let expected = format!(
-                "({} of points, {})",
+                "({} of points, channels = {})",
                 ["an axis", "two axes", "three axes"][config.axes().clamp(1, 3) - 1],
                 config.channels()[1]
             );

@@ -201,7 +201,7 @@ fn files_that_do_not_fit() {
         file.add("normalizer.mean", shape).add("normalizer.std", shape).write(&path);
         refused(
             load_into(network(&line, 1), &path),
-            &["normalizer.mean", "1 channels", &format!("{shape:?}")],
+            &["normalizer.mean", "channels = 1", &format!("{shape:?}")],
         );
     }
     let mut file = whole.clone();
