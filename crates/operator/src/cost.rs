@@ -124,13 +124,13 @@ impl NetworkConfig {
                 };
                 let decoder = match &c.decoder {
                     DecoderConfig::Spectral(spectral) => {
-                        spectral.decoder(c.axes(), d, c.outputs).map_or(f64::NAN, |c| spectral_parameters(&c))
+                        spectral_parameters(&spectral.decoder(c.axes(), d, c.outputs))
                     }
                     DecoderConfig::Pointwise(config) => pointwise_parameters(&c.pointwise_decoder(config)),
                 };
                 lift + c.encoder.layers as f64 * encoder_parameters(&c.layer()) + decoder
             }
-            NetworkConfig::Fno(c) => c.decoder().map_or(f64::NAN, |decoder| spectral_parameters(&decoder)),
+            NetworkConfig::Fno(c) => spectral_parameters(&c.decoder()),
         };
         count as u64
     }
@@ -216,7 +216,7 @@ fn transformer(config: &TransformerConfig, grid: &[usize]) -> Result<Vec<Compone
     parts.extend(up);
     parts.push(match &config.decoder {
         DecoderConfig::Spectral(spectral) => {
-            spectral_decoder(&spectral.decoder(config.axes(), d, config.outputs)?, &output)
+            spectral_decoder(&spectral.decoder(config.axes(), d, config.outputs), &output)
         }
         DecoderConfig::Pointwise(pointwise) => {
             pointwise_decoder(&config.pointwise_decoder(pointwise), points(&output))
@@ -245,7 +245,7 @@ fn interpolation(
 }
 
 fn fno(config: &FnoConfig, grid: &[usize]) -> Result<Vec<Component>> {
-    let (n, decoder) = (grid.iter().product::<usize>(), config.decoder()?);
+    let (n, decoder) = (grid.iter().product::<usize>(), config.decoder());
     let wide = decoder.inputs + decoder.coordinates;
     let mut parts = Vec::new();
     if decoder.coordinates > 0 {

@@ -12,7 +12,7 @@ use galerkin_data::{Array, Grid};
 
 use crate::error::{Error, Result};
 use crate::layers::Mode;
-use crate::networks::{Network, NetworkConfig};
+use crate::networks::{Network, NetworkConfig, wrong_shape_of};
 use crate::reference::to_vec;
 use crate::run::{RunFolder, Snapshot};
 use crate::samples::{batch_of, on_grid, rows};
@@ -137,7 +137,5 @@ impl Model {
 }
 
 fn wrong_input(config: &NetworkConfig, found: &[usize]) -> Error {
-    let points = ["n", "n₁, n₂", "n₁, n₂, n₃"][config.axes().clamp(1, 3) - 1];
-    let expected = format!("(samples, {points}, {})", config.channels()[0]);
-    Error::Shape { what: "inputs".into(), expected, found: found.to_vec() }
+    wrong_shape_of(config.axes(), &config.channels()[0].to_string(), found)
 }

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Boundary, OutputGrid, SpectralConfig};
-use crate::error::Result;
 use crate::layers::SpectralDecoderConfig;
 use crate::settings::settings;
 
@@ -31,7 +30,7 @@ settings! {
 
 impl FnoConfig {
     /// The decoder that it is.
-    pub(crate) fn decoder(&self) -> Result<SpectralDecoderConfig> {
+    pub(crate) fn decoder(&self) -> SpectralDecoderConfig {
         self.spectral.decoder(self.periodic.len(), self.inputs, self.outputs)
     }
 }

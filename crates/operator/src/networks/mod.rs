@@ -128,7 +128,7 @@ impl NetworkConfig {
         let builder = &mut Builder::new(seed, device);
         let body = match self {
             NetworkConfig::Transformer(config) => Body::Transformer(config.init(builder)?),
-            NetworkConfig::Fno(config) => Body::Fno(config.decoder()?.init(builder)?),
+            NetworkConfig::Fno(config) => Body::Fno(config.decoder().init(builder)?),
         };
         Ok(Network { body, normalizer: None, config: self.clone() })
     }
@@ -153,8 +153,7 @@ impl NetworkConfig {
                 if config.output == OutputGrid::Coarse {
                     return Err(Error::setting("network.output = \"coarse\"", "an FNO has no coarse grid"));
                 }
-                config.spectral.check()?;
-                config.decoder().map(drop)
+                config.spectral.check()
             }
         }
     }
@@ -232,13 +231,8 @@ impl NetworkConfig {
 
 impl SpectralConfig {
     /// The layers between so many features and outputs.
-    pub(crate) fn decoder(
-        &self,
-        axes: usize,
-        inputs: usize,
-        outputs: usize,
-    ) -> Result<SpectralDecoderConfig> {
-        Ok(SpectralDecoderConfig {
+    pub(crate) fn decoder(&self, axes: usize, inputs: usize, outputs: usize) -> SpectralDecoderConfig {
+        SpectralDecoderConfig {
             axes,
             inputs,
             coordinates: if self.coordinates { axes } else { 0 },
@@ -253,7 +247,7 @@ impl SpectralConfig {
             last_activation: self.last_activation,
             dropout: self.dropout,
             law: self.law,
-        })
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -450,7 +444,7 @@ pub(crate) fn wrong_shape(axes: usize, found: &[usize]) -> Error {
     wrong_shape_of(axes, "channels", found)
 }
 
-fn wrong_shape_of(axes: usize, channels: &str, found: &[usize]) -> Error {
+pub(crate) fn wrong_shape_of(axes: usize, channels: &str, found: &[usize]) -> Error {
     let points = ["n", "n₁, n₂", "n₁, n₂, n₃"][axes.clamp(1, 3) - 1];
     let expected = format!("(samples, {points}, {channels})");
     Error::Shape { what: "input".into(), expected, found: found.to_vec() }

@@ -175,7 +175,7 @@ impl TransformerConfig {
         };
         let decoder = match &self.decoder {
             DecoderConfig::Spectral(config) => Decoder::Spectral(
-                config.decoder(self.axes(), self.encoder.width, self.outputs)?.init(builder)?,
+                config.decoder(self.axes(), self.encoder.width, self.outputs).init(builder)?,
             ),
             DecoderConfig::Pointwise(config) => {
                 Decoder::Pointwise(self.pointwise_decoder(config).init(builder)?)
@@ -190,13 +190,8 @@ impl TransformerConfig {
         check_rates("network", &[self.dropout])?;
         self.layer().check()?;
         match &self.decoder {
-            DecoderConfig::Spectral(config) => {
-                config.check()?;
-                config.decoder(self.axes(), self.encoder.width, self.outputs)?;
-            }
-            DecoderConfig::Pointwise(config) => {
-                check_rates("network.decoder", &[config.dropout])?;
-            }
+            DecoderConfig::Spectral(config) => config.check()?,
+            DecoderConfig::Pointwise(config) => check_rates("network.decoder", &[config.dropout])?,
         }
         match &self.lift {
             LiftConfig::Pointwise(_) if self.output == OutputGrid::Coarse => {
