@@ -34,6 +34,7 @@ use crate::dims::{check_at_least, check_len, take};
 use crate::dropout::Dropout;
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::par::{self, Parts, Pieces, Rows, equal, pieces};
+use crate::parameters::parameters;
 use crate::simd::{update, vectorize};
 
 /// Shapes and options of a convolution.
@@ -60,21 +61,14 @@ pub struct Conv3x3 {
     pub keep: bool,
 }
 
-/// Parameters. `T` is f64 for the reference.
-#[derive(Clone, Copy, Debug)]
-pub struct Params<'a, T = f32> {
-    /// (3, 3, c, o): kernel row, kernel column, in, out.
-    pub w: &'a [T],
-    /// (o); empty without bias.
-    pub b: &'a [T],
-}
-
-/// Gradients of [`Params`], field by field; they are overwritten.
-#[derive(Debug)]
-#[allow(missing_docs)]
-pub struct Grads<'a> {
-    pub w: &'a mut [f32],
-    pub b: &'a mut [f32],
+parameters! {
+    /// Parameters, or one thing for each of them.
+    pub struct Parameters {
+        /// (3, 3, c, o): kernel row, kernel column, in, out.
+        w,
+        /// (o); empty without bias.
+        b,
+    }
 }
 
 impl Conv3x3 {
@@ -88,14 +82,9 @@ impl Conv3x3 {
         self.batch * self.n1 * self.n2 * self.outputs
     }
 
-    /// Values of the weights.
-    pub fn w_len(&self) -> usize {
-        9 * self.inputs * self.outputs
-    }
-
-    /// Values of the bias: o or 0.
-    pub fn b_len(&self) -> usize {
-        if self.bias { self.outputs } else { 0 }
+    /// Lengths of the parameters.
+    pub fn lengths(&self) -> Parameters<usize> {
+        Parameters { w: 9 * self.inputs * self.outputs, b: if self.bias { self.outputs } else { 0 } }
     }
 
     /// Values that wait for the backward pass.
@@ -125,7 +114,7 @@ impl Conv3x3 {
         self.check("conv3x3 x", x.len(), self.x_len());
         self.check("conv3x3 y", y.len(), self.y_len());
         self.check("conv3x3 saved", saved.len(), self.saved_len());
-        self.check_params(["conv3x3 w", "conv3x3 b"], params.w.len(), params.b.len());
+        params.check("conv3x3", self.lengths(), &self.sizes());
         check_at_least("conv3x3 workspace", workspace.len(), self.forward_workspace_len(1), &self.sizes());
         let (mixed, rest) = workspace.split_at_mut(self.mixed_len());
         let weights = Weights::new(params.w, self.inputs, self.outputs, mixed);
@@ -159,14 +148,14 @@ impl Conv3x3 {
         self.check("conv3x3 x", x.len(), self.x_len());
         self.check("conv3x3 saved", saved.len(), self.saved_len());
         self.check("conv3x3 dy", dy.len(), self.y_len());
-        self.check_params(["conv3x3 w", "conv3x3 b"], params.w.len(), params.b.len());
-        self.check_params(["conv3x3 dw", "conv3x3 db"], grads.w.len(), grads.b.len());
+        params.check("conv3x3", self.lengths(), &self.sizes());
+        grads.check("gradient of conv3x3", self.lengths(), &self.sizes());
         check_at_least("conv3x3 workspace", workspace.len(), self.workspace_len(1), &self.sizes());
 
         let (mut rest, lanes) = (workspace, self.tiles().lanes);
         let partial = take(&mut rest, lanes * self.lane_len());
         let dz = take(&mut rest, self.dz_len());
-        let turned = take(&mut rest, self.w_len());
+        let turned = take(&mut rest, self.lengths().w);
         let mixed = take(&mut rest, self.mixed_len());
 
         // 1. dz = dy·act'(z)·mask, and the lanes' sums of dU and db while the planes of x are at hand.
@@ -466,7 +455,7 @@ impl Conv3x3 {
 
     /// Partial sums of a lane: dU₀ … dU₃, then db.
     fn lane_len(&self) -> usize {
-        4 * self.tap_len() + self.b_len()
+        4 * self.tap_len() + self.lengths().b
     }
 
     /// Values of one W_s or U_u.
@@ -489,13 +478,7 @@ impl Conv3x3 {
     }
 
     fn backward_shared_len(&self) -> usize {
-        self.w_len() + self.mixed_len() + self.tiles().lanes * self.lane_len() + self.dz_len()
-    }
-
-    #[track_caller]
-    fn check_params(&self, what: [&str; 2], w: usize, b: usize) {
-        self.check(what[0], w, self.w_len());
-        self.check(what[1], b, self.b_len());
+        self.lengths().w + self.mixed_len() + self.tiles().lanes * self.lane_len() + self.dz_len()
     }
 
     #[track_caller]

@@ -9,6 +9,14 @@ pub(crate) fn check_len(what: &str, len: usize, expected: usize, sizes: &[(&str,
     }
 }
 
+/// As [`check_len`] for one of many parameters.
+#[inline]
+pub(crate) fn check_field(what: &str, field: &str, len: usize, expected: usize, sizes: &[(&str, usize)]) {
+    if len != expected {
+        wrong_len(&format!("{what} {field}"), len, expected, sizes);
+    }
+}
+
 /// As [`check_len`] for memory that may be larger than needed.
 #[inline]
 #[track_caller]
@@ -75,6 +83,12 @@ pub(crate) fn take<'a>(rest: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
     let (head, tail) = std::mem::take(rest).split_at_mut(len);
     *rest = tail;
     head
+}
+
+/// Cuts runs of values off the front of a workspace, one for every length it is asked for.
+#[inline]
+pub(crate) fn taking<'a>(mut rest: &'a mut [f32]) -> impl FnMut(usize) -> &'a mut [f32] {
+    move |len| take(&mut rest, len)
 }
 
 #[cfg(test)]

@@ -7,11 +7,12 @@
 
 use crate::activation::Activation;
 use crate::attention::{self, Apply, Attention, Input, Tail, Tile};
-use crate::dims::{check_len, cut, take};
+use crate::dims::{check_len, cut, take, taking};
 use crate::dropout::{Dropout, Site};
-use crate::feed_forward::{self, FeedForward};
+use crate::feed_forward::FeedForward;
 use crate::gemm::Into;
 use crate::norm::{normalize_groups, normalize_groups_backward};
+use crate::parameters::parameters;
 use crate::tile::{
     add, add_and_scale, add_column_dots, add_column_sums, scale_columns, set_affine, set_scaled,
     set_scaled_by,
@@ -38,42 +39,23 @@ pub struct EncoderLayer {
     pub hidden_dropout: f32,
 }
 
-/// Parameters, W stored (in, out). `T` is f64 for the reference.
-#[derive(Clone, Copy, Debug)]
-pub struct Params<'a, T = f32> {
-    /// The attention's own.
-    pub attention: attention::Params<'a, T>,
-    /// (d, f)
-    pub w_1: &'a [T],
-    /// (f)
-    pub b_1: &'a [T],
-    /// (f, d)
-    pub w_2: &'a [T],
-    /// (d)
-    pub b_2: &'a [T],
-    /// (d) of LN₁; empty without `norm_after`.
-    pub gamma_1: &'a [T],
-    /// (d) of LN₁; empty without `norm_after`.
-    pub beta_1: &'a [T],
-    /// (d) of LN₂; empty without `norm_after`.
-    pub gamma_2: &'a [T],
-    /// (d) of LN₂; empty without `norm_after`.
-    pub beta_2: &'a [T],
-}
-
-/// Gradients of [`Params`], field by field; they are overwritten.
-#[derive(Debug)]
-#[allow(missing_docs)]
-pub struct Grads<'a> {
-    pub attention: attention::Grads<'a>,
-    pub w_1: &'a mut [f32],
-    pub b_1: &'a mut [f32],
-    pub w_2: &'a mut [f32],
-    pub b_2: &'a mut [f32],
-    pub gamma_1: &'a mut [f32],
-    pub beta_1: &'a mut [f32],
-    pub gamma_2: &'a mut [f32],
-    pub beta_2: &'a mut [f32],
+parameters! {
+    /// Parameters, W stored (in, out), or one thing for each of them.
+    pub struct Parameters [
+        /// The attention's own.
+        attention,
+        /// Those of the FFN, from d to f and back to d.
+        feed_forward,
+    ] {
+        /// (d) of LN₁; empty without `norm_after`.
+        gamma_1,
+        /// (d) of LN₁; empty without `norm_after`.
+        beta_1,
+        /// (d) of LN₂; empty without `norm_after`.
+        gamma_2,
+        /// (d) of LN₂; empty without `norm_after`.
+        beta_2,
+    }
 }
 
 impl EncoderLayer {
@@ -96,12 +78,13 @@ impl EncoderLayer {
 impl EncoderLayer {
     /// Values saved from the forward for the backward pass; see [`Attention::saved_len`].
     pub fn saved_len(&self) -> usize {
-        self.attention.saved_len_with(&FeedForwardTail::new(self, &Params::EMPTY))
+        self.attention.saved_len_with(&FeedForwardTail::new(self, &Params::default()))
     }
 
     /// Values of workspace that either pass needs for `threads` threads.
     pub fn workspace_len(&self, threads: usize) -> usize {
-        let tail = FeedForwardTail::new(self, &Params::EMPTY);
+        let none = Params::default();
+        let tail = FeedForwardTail::new(self, &none);
         self.attention.workspace_len_with(&tail, threads) + tail.ffn.transposed_len()
     }
 
@@ -129,49 +112,46 @@ impl EncoderLayer {
         saved: &[f32],
         dy: &[f32],
         dx: &mut [f32],
-        grads: Grads,
+        mut grads: Grads,
         workspace: &mut [f32],
     ) {
         let mut tail = FeedForwardTail::new(self, params);
         self.check(params, input, saved.len(), workspace.len(), &tail);
         check_len("encoder layer dy", dy.len(), input.x.len(), &self.sizes());
         check_len("encoder layer dx", dx.len(), input.x.len(), &self.sizes());
-        self.attention.check_grads(&grads.attention);
-        let mut own = [
-            grads.w_1,
-            grads.b_1,
-            grads.w_2,
-            grads.b_2,
-            grads.gamma_1,
-            grads.beta_1,
-            grads.gamma_2,
-            grads.beta_2,
-        ];
-        for ((name, grad), expected) in NAMES.iter().zip(&own).zip(self.lengths()) {
-            check_len(name, grad.len(), expected, &self.sizes());
-        }
+        grads.check("gradient of encoder layer", self.lengths(), &self.sizes());
         let (transposed, workspace) = workspace.split_at_mut(tail.ffn.transposed_len());
-        tail.ffn.transpose(&tail.ffn_params, transposed);
+        tail.ffn.transpose(&params.feed_forward, transposed);
         tail.transposed = transposed;
-        let attention = &params.attention;
-        self.attention.backward_with(
-            attention,
-            input,
-            &tail,
-            saved,
-            dy,
-            dx,
-            grads.attention,
-            &mut own,
-            workspace,
-        );
+        let (attention, own) = (&params.attention, std::mem::take(&mut grads.attention));
+        let tail_grads = &mut grads.into_array();
+        self.attention.backward_with(attention, input, &tail, saved, dy, dx, own, tail_grads, workspace);
     }
 
-    /// Lengths of the layer's own parameters in the order of the fields of [`Params`], after the attention's.
-    pub fn lengths(&self) -> [usize; 8] {
-        let (d, f) = (self.attention.d, self.hidden);
-        let norm = if self.norm_after { d } else { 0 };
-        [d * f, f, f * d, d, norm, norm, norm, norm]
+    /// Lengths of the parameters.
+    pub fn lengths(&self) -> Parameters<usize> {
+        let norm = if self.norm_after { self.attention.d } else { 0 };
+        Parameters {
+            attention: self.attention.lengths(),
+            feed_forward: self.network().lengths(),
+            gamma_1: norm,
+            beta_1: norm,
+            gamma_2: norm,
+            beta_2: norm,
+        }
+    }
+
+    /// The FFN.
+    fn network(&self) -> FeedForward {
+        FeedForward {
+            rows: self.attention.batch * self.attention.n,
+            inputs: self.attention.d,
+            hidden: self.hidden,
+            outputs: self.attention.d,
+            activation: self.activation,
+            dropout: self.hidden_dropout,
+            key: self.attention.key,
+        }
     }
 
     fn sizes(&self) -> [(&'static str, usize); 6] {
@@ -183,47 +163,8 @@ impl EncoderLayer {
         assert!(self.hidden > 0, "encoder layer: the hidden width is zero: {:?}", self.sizes());
         let own = tail.ffn.transposed_len();
         self.attention.check(&params.attention, input, saved, workspace.saturating_sub(own), tail);
-        let found = [
-            params.w_1,
-            params.b_1,
-            params.w_2,
-            params.b_2,
-            params.gamma_1,
-            params.beta_1,
-            params.gamma_2,
-            params.beta_2,
-        ];
-        for ((name, found), expected) in NAMES.iter().zip(found).zip(self.lengths()) {
-            check_len(name, found.len(), expected, &self.sizes());
-        }
+        params.check("encoder layer", self.lengths(), &self.sizes());
     }
-}
-
-/// Names of the parameters, and of their gradients, in panics.
-const NAMES: [&str; 8] = [
-    "encoder layer w_1",
-    "encoder layer b_1",
-    "encoder layer w_2",
-    "encoder layer b_2",
-    "encoder layer gamma_1",
-    "encoder layer beta_1",
-    "encoder layer gamma_2",
-    "encoder layer beta_2",
-];
-
-impl<T> Params<'_, T> {
-    /// No parameters: for the lengths of buffers, which depend on shapes alone.
-    const EMPTY: Self = Params {
-        attention: attention::Params::EMPTY,
-        w_1: &[],
-        b_1: &[],
-        w_2: &[],
-        b_2: &[],
-        gamma_1: &[],
-        beta_1: &[],
-        gamma_2: &[],
-        beta_2: &[],
-    };
 }
 
 /// Everything after the attention, on one tile.
@@ -231,25 +172,13 @@ struct FeedForwardTail<'a> {
     layer: &'a EncoderLayer,
     params: &'a Params<'a>,
     ffn: FeedForward,
-    ffn_params: feed_forward::Params<'a>,
     /// W₁ᵀ and W₂ᵀ, for the backward pass alone.
     transposed: &'a [f32],
 }
 
 impl<'a> FeedForwardTail<'a> {
     fn new(layer: &'a EncoderLayer, params: &'a Params<'a>) -> Self {
-        let d = layer.attention.d;
-        let ffn = FeedForward {
-            rows: layer.attention.batch * layer.attention.n,
-            inputs: d,
-            hidden: layer.hidden,
-            outputs: d,
-            activation: layer.activation,
-            dropout: layer.hidden_dropout,
-            key: layer.attention.key,
-        };
-        let Params { w_1, b_1, w_2, b_2, .. } = *params;
-        Self { layer, params, ffn, ffn_params: feed_forward::Params { w_1, b_1, w_2, b_2 }, transposed: &[] }
+        Self { layer, params, ffn: layer.network(), transposed: &[] }
     }
 
     fn sign(&self) -> f32 {
@@ -278,12 +207,17 @@ impl<'a> FeedForwardTail<'a> {
     fn second_half(&self, tile: &Tile, x_1: &[f32], hidden: &[f32], t_2: &mut [f32]) {
         let mask = self.layer.feed_forward_dropout();
         let base = if mask.active() { None } else { Some(x_1) };
-        set_affine(t_2, base, 1.0, self.params.b_2, &[], &[]);
-        self.ffn.output_tile(&self.ffn_params, hidden, t_2);
+        set_affine(t_2, base, 1.0, self.params.feed_forward.b_2, &[], &[]);
+        self.ffn.output_tile(&self.params.feed_forward, hidden, t_2);
         if mask.active() {
             mask.apply((tile.first * self.layer.attention.d) as u64, t_2);
             add(t_2, x_1);
         }
+    }
+
+    /// Lengths of the parameters: those of the layer but the attention's, which are no affair of the tail.
+    fn lengths(&self) -> Parameters<usize> {
+        Parameters { attention: attention::Parameters::default(), ..self.layer.lengths() }
     }
 
     /// Lengths of the parts of a record of `rows` rows: x₁, the hidden layer; and with norms after the residuals x̂₁, x̂₂, r₁, r₂.
@@ -303,14 +237,14 @@ impl Tail for FeedForwardTail<'_> {
     }
 
     fn grads_len(&self) -> usize {
-        self.layer.lengths().iter().sum()
+        self.lengths().total()
     }
 
     fn record(&self, tile: &Tile, mut record: &mut [f32], apply: Apply) {
         let [x_1, hidden, hat_1, hat_2, r_1, r_2] =
             self.record_lens(tile.rows).map(|len| take(&mut record, len));
         self.first_half(tile, x_1, hat_1, r_1, apply);
-        self.ffn.hidden_tile(&self.ffn_params, tile.first, x_1, hidden);
+        self.ffn.hidden_tile(&self.params.feed_forward, tile.first, x_1, hidden);
         if self.layer.norm_after {
             self.second_half(tile, x_1, hidden, hat_2);
             normalize_groups(hat_2, &[], self.layer.attention.d, self.layer.eps, r_2);
@@ -340,19 +274,14 @@ impl Tail for FeedForwardTail<'_> {
         let [x_1, hidden, hat_1, hat_2, r_1, r_2] = cut(record, self.record_lens(m));
         let (g, dh) = scratch.split_at_mut(m * d);
         let dh = &mut dh[..m * layer.hidden];
-        let lengths = self.ffn.lengths();
-        let (ffn_grads, norm_grads) = grads.split_at_mut(lengths.iter().sum());
-        let mut ffn_grads = feed_forward::Grads::carve(ffn_grads, lengths);
-        let mut norm_grads = norm_grads.chunks_exact_mut(d);
-        let mut next = || norm_grads.next().unwrap_or_default();
+        let mut grads = self.lengths().map(taking(grads));
 
         // dx = gradient of t₂, then of x₁, then of t₁; g = that of the FFN's output, then of the attention.
         let sign = self.sign();
         if layer.norm_after || layer.feed_forward_dropout().active() {
             dx.copy_from_slice(dy);
-            let first = [next(), next()];
             if layer.norm_after {
-                norm_backward(hat_2, r_2, self.params.gamma_2, dx, [next(), next()]);
+                norm_backward(hat_2, r_2, self.params.gamma_2, dx, [grads.gamma_2, grads.beta_2]);
             }
             g.copy_from_slice(dx);
             layer.feed_forward_dropout().apply((tile.first * d) as u64, g);
@@ -365,10 +294,10 @@ impl Tail for FeedForwardTail<'_> {
                 dh,
                 Into::Add,
                 dx,
-                &mut ffn_grads,
+                &mut grads.feed_forward,
             );
             if layer.norm_after {
-                norm_backward(hat_1, r_1, self.params.gamma_1, dx, first);
+                norm_backward(hat_1, r_1, self.params.gamma_1, dx, [grads.gamma_1, grads.beta_1]);
             }
             set_scaled_by(g, dx, sign);
         } else {
@@ -381,7 +310,7 @@ impl Tail for FeedForwardTail<'_> {
                 dh,
                 Into::Set,
                 dx,
-                &mut ffn_grads,
+                &mut grads.feed_forward,
             );
             add_and_scale(dx, dy, sign, g);
         }

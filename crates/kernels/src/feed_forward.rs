@@ -4,10 +4,11 @@
 //! backward pass computes it again from x, tile by tile. The tile functions here are also the second half of the encoder layer.
 
 use crate::activation::Activation;
-use crate::dims::{check_at_least, check_len, mismatch};
+use crate::dims::{check_at_least, check_len, mismatch, taking};
 use crate::dropout::{Dropout, Key, Site};
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::par::{self, Rows, equal, pieces, sum_lanes};
+use crate::parameters::parameters;
 use crate::tile::{add_column_sums, set_affine, transpose};
 
 /// Shapes and options of the network.
@@ -29,27 +30,18 @@ pub struct FeedForward {
     pub key: Key,
 }
 
-/// Parameters, W stored (in, out). `T` is f64 for the reference.
-#[derive(Clone, Copy, Debug)]
-pub struct Params<'a, T = f32> {
-    /// (inputs, hidden)
-    pub w_1: &'a [T],
-    /// (hidden)
-    pub b_1: &'a [T],
-    /// (hidden, outputs)
-    pub w_2: &'a [T],
-    /// (outputs)
-    pub b_2: &'a [T],
-}
-
-/// Gradients of [`Params`], field by field.
-#[derive(Debug)]
-#[allow(missing_docs)]
-pub struct Grads<'a> {
-    pub w_1: &'a mut [f32],
-    pub b_1: &'a mut [f32],
-    pub w_2: &'a mut [f32],
-    pub b_2: &'a mut [f32],
+parameters! {
+    /// Parameters, W stored (in, out), or one thing for each of them.
+    pub struct Parameters {
+        /// (inputs, hidden)
+        w_1,
+        /// (hidden)
+        b_1,
+        /// (hidden, outputs)
+        w_2,
+        /// (outputs)
+        b_2,
+    }
 }
 
 impl FeedForward {
@@ -133,24 +125,12 @@ impl FeedForward {
         self.hidden * (self.inputs + self.outputs)
     }
 
-    /// Lengths of the parameters in the order of their fields.
-    pub(crate) fn lengths(&self) -> [usize; 4] {
-        [self.inputs * self.hidden, self.hidden, self.hidden * self.outputs, self.outputs]
+    /// Lengths of the parameters.
+    pub fn lengths(&self) -> Parameters<usize> {
+        let Self { inputs, hidden, outputs, .. } = *self;
+        Parameters { w_1: inputs * hidden, b_1: hidden, w_2: hidden * outputs, b_2: outputs }
     }
 }
-
-impl<'a> Grads<'a> {
-    /// Cuts the fields out of one run of values.
-    pub(crate) fn carve(memory: &'a mut [f32], lengths: [usize; 4]) -> Self {
-        let (w_1, rest) = memory.split_at_mut(lengths[0]);
-        let (b_1, rest) = rest.split_at_mut(lengths[1]);
-        let (w_2, rest) = rest.split_at_mut(lengths[2]);
-        Self { w_1, b_1, w_2, b_2: &mut rest[..lengths[3]] }
-    }
-}
-
-/// Names of the parameters, and of their gradients, in panics.
-const NAMES: [&str; 4] = ["feed-forward w_1", "feed-forward b_1", "feed-forward w_2", "feed-forward b_2"];
 
 /// Rows of a tile: x, y and three hidden tiles of two hundred features stay in a megabyte of cache.
 const TILE: usize = 256;
@@ -171,7 +151,7 @@ impl FeedForward {
 
     /// Values of workspace that either pass needs for `threads` threads.
     pub fn workspace_len(&self, threads: usize) -> usize {
-        let partial = self.cut().lanes * self.lengths().iter().sum::<usize>();
+        let partial = self.cut().lanes * self.lengths().total();
         self.transposed_len() + partial + threads.max(1) * self.share()
     }
 
@@ -205,18 +185,15 @@ impl FeedForward {
         self.check(params, x, dy.len(), workspace);
         check_len("feed-forward dx", dx.len(), x.len(), &self.sizes());
         let (rows, i, o, lengths) = (self.cut(), self.inputs, self.outputs, self.lengths());
-        let grads = [grads.w_1, grads.b_1, grads.w_2, grads.b_2];
-        for ((what, grad), len) in NAMES.iter().zip(&grads).zip(lengths) {
-            check_len(what, grad.len(), len, &self.sizes());
-        }
-        let count: usize = lengths.iter().sum();
+        grads.check("gradient of feed-forward", lengths, &self.sizes());
+        let count = lengths.total();
         let (transposed, rest) = workspace.split_at_mut(self.transposed_len());
         self.transpose(params, transposed);
         let (partial, scratch) = rest.split_at_mut(rows.lanes * count);
         let parts = (pieces(dx, |l| rows.row_of_lane(l) * i), equal(partial, count));
         par::for_each(rows.lanes, parts, scratch, self.share(), &|lane, (dx, partial), scratch| {
             partial.fill(0.0);
-            let mut grads = Grads::carve(partial, lengths);
+            let mut grads = lengths.map(taking(partial));
             let first = rows.row_of_lane(lane);
             for tile in rows.lane(lane).flat_map(|c| rows.tiles(c)) {
                 let (hidden, dh) = scratch.split_at_mut(tile.len() * self.hidden_len());
@@ -229,9 +206,9 @@ impl FeedForward {
             }
         });
         let mut at = 0;
-        for (grad, len) in grads.into_iter().zip(lengths) {
+        for grad in grads.into_array() {
             sum_lanes(partial, rows.lanes, at, grad);
-            at += len;
+            at += grad.len();
         }
     }
 
@@ -239,10 +216,7 @@ impl FeedForward {
         if [self.inputs, self.hidden, self.outputs].contains(&0) {
             mismatch("feed-forward: no width may be zero", &self.sizes());
         }
-        let found = [params.w_1, params.b_1, params.w_2, params.b_2].map(|p| p.len());
-        for ((what, found), expected) in NAMES.iter().zip(found).zip(self.lengths()) {
-            check_len(what, found, expected, &self.sizes());
-        }
+        params.check("feed-forward", self.lengths(), &self.sizes());
         check_len("feed-forward x", x.len(), self.rows * self.inputs, &self.sizes());
         check_len("feed-forward y", y, self.rows * self.outputs, &self.sizes());
         check_at_least("feed-forward workspace", workspace.len(), self.workspace_len(1), &self.sizes());

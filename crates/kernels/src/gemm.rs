@@ -174,6 +174,54 @@ mod tests {
         assert_eq!((c[2], c[5]), (1.0, 1.0), "elements between the rows stay");
     }
 
+    /// Sizes for every way of the crate: single rows and columns, ragged edges of its blocks, operands it packs and such that it does not. All memory is as
+    /// long as the views and no longer, for tools that watch over its ends (tests/CHECKED.md).
+    #[test]
+    fn products_of_any_size_stay_inside_their_views() {
+        let mut sizes = vec![
+            (1, 1, 1),
+            (1, 7, 5),
+            (9, 1, 4),
+            (3, 2, 1),
+            (5, 7, 0),
+            (13, 17, 9),
+            (50, 4, 6),
+            (130, 35, 20),
+        ];
+        if cfg!(miri) {
+            // Its processor has blocks of a few rows, which the others fill too; the last would take minutes.
+            sizes.pop();
+        }
+        for (m, n, k) in sizes {
+            for (gap, transposed) in [(0, false), (3, false), (0, true), (2, true)] {
+                // Integers, whose products and sums are exact in any order.
+                let values = |rows: usize, cols: usize| -> Vec<f32> {
+                    let len = if rows * cols == 0 { 0 } else { (rows - 1) * (cols + gap) + cols };
+                    (0..len).map(|i| (i * 7 % 11) as f32 - 5.0).collect()
+                };
+                let (rows, cols) = if transposed { (k, m) } else { (m, k) };
+                let (a, b) = (values(rows, cols), values(k, n));
+                let mut c = values(m, n);
+                let before = c.clone();
+                let view = View::strided(&a, rows, cols, cols + gap);
+                let view = if transposed { view.t() } else { view };
+                let into = ViewMut::strided(&mut c, m, n, n + gap);
+                gemm(Into::Add, -2.0, view, View::strided(&b, k, n, n + gap), into);
+                for (i, (found, before)) in c.iter().zip(before).enumerate() {
+                    let (r, s) = (i / (n + gap), i % (n + gap));
+                    let at = |l: usize| if transposed { l * (cols + gap) + r } else { r * (cols + gap) + l };
+                    let term = |l: usize| a[at(l)] * b[l * (n + gap) + s];
+                    let sum: f32 = if s < n { (0..k).map(term).sum() } else { 0.0 };
+                    assert_eq!(
+                        *found,
+                        before - 2.0 * sum,
+                        "{m} x {n} x {k}, gap {gap}, {transposed}: ({r}, {s})"
+                    );
+                }
+            }
+        }
+    }
+
     #[test]
     fn empty_inner_dimension_clears_or_keeps() {
         let mut c = vec![3.0; 4];

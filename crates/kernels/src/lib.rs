@@ -46,7 +46,7 @@
 //! ```
 //! use galerkin_kernels::attention::{self, Attention, Input, Kind, Norm};
 //! use galerkin_kernels::encoder::{self, EncoderLayer};
-//! use galerkin_kernels::{activation::Activation, dropout::Key, par};
+//! use galerkin_kernels::{activation::Activation, dropout::Key, feed_forward, par};
 //!
 //! let (n, d, f) = (100, 16, 32);
 //! let attention = Attention {
@@ -66,8 +66,8 @@
 //!         w_q: &w, b_q: &b, w_k: &w, b_k: &b, w_v: &w, b_v: &b, w_o: &w_o, b_o: &b,
 //!         gamma_k: &gamma, beta_k: &beta, gamma_qv: &gamma, beta_qv: &beta,
 //!     },
-//!     w_1: &w_f, b_1: &b_f, w_2: &w_f, b_2: &b,
-//!     gamma_1: &[], beta_1: &[], gamma_2: &[], beta_2: &[],
+//!     feed_forward: feed_forward::Params { w_1: &w_f, b_1: &b_f, w_2: &w_f, b_2: &b },
+//!     ..Default::default() // no norms after the residuals
 //! };
 //!
 //! let coordinates: Vec<f32> = (0..n).map(|j| j as f32 / n as f32).collect();
@@ -92,6 +92,7 @@ pub mod gemm;
 pub mod linear;
 pub mod norm;
 pub mod par;
+mod parameters;
 pub mod pointwise;
 pub mod random;
 pub mod reference;

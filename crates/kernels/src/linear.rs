@@ -10,6 +10,7 @@ use crate::activation::Activation;
 use crate::dims::{check_at_least, check_len, take};
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::par::{self, Rows, equal, pieces, sum_lanes};
+use crate::parameters::parameters;
 use crate::tile::{add_moments, set_affine, transpose};
 
 /// Shapes and activation of a linear layer.
@@ -27,6 +28,16 @@ pub struct Linear {
     pub activation: Activation,
 }
 
+parameters! {
+    /// Parameters, or one thing for each of them.
+    pub struct Parameters {
+        /// (inputs + p, outputs): the rows that multiply coordinates last.
+        w,
+        /// (outputs)
+        b,
+    }
+}
+
 /// Rows of a tile: two tiles of a hundred features stay in a megabyte of cache.
 const TILE: usize = 256;
 
@@ -42,7 +53,7 @@ impl Linear {
 
     /// Values of workspace that either pass needs for `threads` threads.
     pub fn workspace_len(&self, threads: usize) -> usize {
-        self.inputs * self.outputs + threads.max(1) * self.share() + self.cut().lanes * self.parameters()
+        self.inputs * self.outputs + threads.max(1) * self.share() + self.cut().lanes * self.lengths().total()
     }
 
     /// z and dz of a tile.
@@ -50,20 +61,21 @@ impl Linear {
         2 * TILE * self.outputs
     }
 
-    fn parameters(&self) -> usize {
-        (self.inputs + self.coordinates + 1) * self.outputs
+    /// Lengths of the parameters.
+    pub fn lengths(&self) -> Parameters<usize> {
+        Parameters { w: (self.inputs + self.coordinates) * self.outputs, b: self.outputs }
     }
 
     /// `y = act([x | coordinates] W + b)`
     pub fn forward(
         &self,
-        (w, b): (&[f32], &[f32]),
+        params: &Params,
         x: &[f32],
         coordinates: &[f32],
         y: &mut [f32],
         workspace: &mut [f32],
     ) {
-        self.check(w, b, x, coordinates, y.len(), workspace);
+        self.check(params, x, coordinates, y.len(), workspace);
         let (rows, inputs, outputs) = (self.cut(), self.inputs, self.outputs);
         if outputs == 0 {
             return;
@@ -76,10 +88,10 @@ impl Linear {
                 let x = View::new(&x[tile.start * inputs..], tile.len(), inputs);
                 let coordinates = self.coordinates_of(&tile, coordinates);
                 if self.activation == Activation::None {
-                    self.affine(x, coordinates, w, b, y);
+                    self.affine(x, coordinates, params, y);
                 } else {
                     let z = &mut scratch[..tile.len() * outputs];
-                    self.affine(x, coordinates, w, b, z);
+                    self.affine(x, coordinates, params, z);
                     self.activation.forward(z, y);
                 }
             }
@@ -89,18 +101,17 @@ impl Linear {
     /// Gradients of x, W and b; they are overwritten.
     pub fn backward(
         &self,
-        (w, b): (&[f32], &[f32]),
+        params: &Params,
         x: &[f32],
         coordinates: &[f32],
         dy: &[f32],
         dx: &mut [f32],
-        (dw, db): (&mut [f32], &mut [f32]),
+        grads: Grads,
         workspace: &mut [f32],
     ) {
-        self.check(w, b, x, coordinates, dy.len(), workspace);
+        self.check(params, x, coordinates, dy.len(), workspace);
         check_len("linear dx", dx.len(), x.len(), &self.sizes());
-        check_len("linear dw", dw.len(), w.len(), &self.sizes());
-        check_len("linear db", db.len(), b.len(), &self.sizes());
+        grads.check("gradient of linear", self.lengths(), &self.sizes());
         let (rows, inputs, outputs) = (self.cut(), self.inputs, self.outputs);
         if outputs == 0 {
             dx.fill(0.0);
@@ -109,10 +120,11 @@ impl Linear {
         // Wᵀ once: every tile multiplies by it, and a product would pack a transposed view each time.
         let mut rest = workspace;
         let w_t = take(&mut rest, inputs * outputs);
-        transpose(&w[..inputs * outputs], inputs, outputs, w_t);
+        transpose(&params.w[..inputs * outputs], inputs, outputs, w_t);
         let w_t = View::new(w_t, outputs, inputs);
-        let partial = take(&mut rest, rows.lanes * self.parameters());
-        let parts = (pieces(dx, |l| rows.row_of_lane(l) * inputs), equal(partial, self.parameters()));
+        let count = self.lengths().total();
+        let partial = take(&mut rest, rows.lanes * count);
+        let parts = (pieces(dx, |l| rows.row_of_lane(l) * inputs), equal(partial, count));
         par::for_each(rows.lanes, parts, rest, self.share(), &|lane, (dx, partial), scratch| {
             partial.fill(0.0);
             // The rows of W that multiply coordinates, and b, the row that multiplies 1.
@@ -126,7 +138,7 @@ impl Linear {
                 let (z, dz) = (&mut z[..len], &mut dz[..len]);
                 dz.copy_from_slice(&dy[tile.start * outputs..][..len]);
                 if self.activation != Activation::None {
-                    self.affine(x, coordinates, w, b, z);
+                    self.affine(x, coordinates, params, z);
                     self.activation.backward(z, dz);
                 }
                 add_moments(dz, coordinates, None, rows_and_bias, outputs);
@@ -135,8 +147,8 @@ impl Linear {
                 gemm(Into::Set, 1.0, View::new(dz, m, outputs), w_t, ViewMut::new(dx, m, inputs));
             }
         });
-        sum_lanes(partial, rows.lanes, 0, dw);
-        sum_lanes(partial, rows.lanes, w.len(), db);
+        sum_lanes(partial, rows.lanes, 0, grads.w);
+        sum_lanes(partial, rows.lanes, self.lengths().w, grads.b);
     }
 
     fn coordinates_of<'a>(&self, tile: &Range<usize>, coordinates: &'a [f32]) -> &'a [f32] {
@@ -144,17 +156,16 @@ impl Linear {
     }
 
     /// `z = [x | coordinates] W + b` of a tile.
-    fn affine(&self, x: View, coordinates: &[f32], w: &[f32], b: &[f32], z: &mut [f32]) {
-        let (w, table) = w.split_at(self.inputs * self.outputs);
-        set_affine(z, None, 1.0, b, coordinates, table);
+    fn affine(&self, x: View, coordinates: &[f32], params: &Params, z: &mut [f32]) {
+        let (w, table) = params.w.split_at(self.inputs * self.outputs);
+        set_affine(z, None, 1.0, params.b, coordinates, table);
         let rows = z.len() / self.outputs;
         gemm(Into::Add, 1.0, x, View::new(w, self.inputs, self.outputs), ViewMut::new(z, rows, self.outputs));
     }
 
-    fn check(&self, w: &[f32], b: &[f32], x: &[f32], coordinates: &[f32], y: usize, workspace: &[f32]) {
+    fn check(&self, params: &Params, x: &[f32], coordinates: &[f32], y: usize, workspace: &[f32]) {
         let Self { rows, inputs, coordinates: p, outputs, .. } = *self;
-        check_len("linear w", w.len(), (inputs + p) * outputs, &self.sizes());
-        check_len("linear b", b.len(), outputs, &self.sizes());
+        params.check("linear", self.lengths(), &self.sizes());
         check_len("linear x", x.len(), rows * inputs, &self.sizes());
         check_len("linear coordinates", coordinates.len(), rows * p, &self.sizes());
         check_len("linear y", y, rows * outputs, &self.sizes());

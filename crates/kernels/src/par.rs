@@ -14,6 +14,12 @@ pub fn threads() -> usize {
     rayon::current_num_threads()
 }
 
+/// Makes the pool, of so many threads, if nobody has used it yet. Without it the first operation makes one as the environment says.
+pub fn make_pool(threads: usize) {
+    // A pool that is there already stays.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+}
+
 /// Runs `f` on a thread of the pool.
 ///
 /// Called from elsewhere, every operation wakes a thread of the pool, waits for it, and leaves its data in the cache of

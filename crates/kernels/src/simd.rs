@@ -4,6 +4,14 @@
 //! and chooses at run time, so that a binary built for any x86-64 is fast on a new one. Loops inside are plain Rust over
 //! slices; sums use [`sum`] and [`dot`], whose sixteen accumulators give the compiler a fixed order it may vectorise. `rows!` is for the few
 //! loops over short rows that every point passes through: they name their registers.
+//!
+//! The environment variable `GALERKIN_SIMD` holds the choice down for the whole process: to `plain`, which every processor runs, or to `avx2`. It is
+//! for tests, which then see the code of older machines, and is read once. It holds down the loops of this crate; the `gemm` crate chooses for its
+//! products by itself, and nothing of its interface can hold that down.
+
+use std::sync::OnceLock;
+
+use pulp::Arch;
 
 /// Evaluates an expression compiled for the best instruction set this machine has.
 ///
@@ -29,7 +37,41 @@ pub(crate) fn dispatch<R>(f: impl FnOnce() -> R) -> R {
             (self.0)()
         }
     }
-    pulp::Arch::new().dispatch(Op(f))
+    arch().dispatch(Op(f))
+}
+
+/// The instruction set of all loops of this process. A load and a branch, as `Arch::new` would be.
+#[inline]
+pub(crate) fn arch() -> Arch {
+    static ARCH: OnceLock<Arch> = OnceLock::new();
+    *ARCH.get_or_init(|| chosen(std::env::var_os(VARIABLE).map(|word| word.to_string_lossy().into_owned())))
+}
+
+const VARIABLE: &str = "GALERKIN_SIMD";
+
+/// The widest there is, or what the word says.
+#[cold]
+fn chosen(word: Option<String>) -> Arch {
+    match word.as_deref() {
+        None => Arch::new(),
+        Some("plain") => Arch::Scalar,
+        Some("avx2") => {
+            avx2().unwrap_or_else(|| panic!("{VARIABLE}=avx2: this processor has no AVX2 with FMA"))
+        }
+        Some(word) => {
+            panic!("{VARIABLE}: expected plain or avx2, or no such variable for the widest, found {word:?}")
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn avx2() -> Option<Arch> {
+    pulp::x86::V3::try_new().map(Arch::V3)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn avx2() -> Option<Arch> {
+    None
 }
 
 /// Accumulators of a sum: one AVX-512 register, two AVX2 registers, four of SSE or NEON.
@@ -127,7 +169,7 @@ macro_rules! rows {
                 $body
             }
         }
-        pulp::Arch::new().dispatch(Rows { $($field,)* lifetime: std::marker::PhantomData })
+        $crate::simd::arch().dispatch(Rows { $($field,)* lifetime: std::marker::PhantomData })
     }};
 }
 pub(crate) use rows;
@@ -170,8 +212,42 @@ pub fn exp(x: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::mem::discriminant;
+    use std::process::Command;
+
+    /// Fails in a process whose variable did not act, and with an unknown word.
+    #[test]
+    fn the_instruction_set_is_the_one_the_variable_names() {
+        let expected = match std::env::var(VARIABLE).as_deref() {
+            Ok("plain") => Arch::Scalar,
+            Ok("avx2") => avx2().expect("the tests were told to use AVX2"),
+            _ => Arch::new(),
+        };
+        assert_eq!(discriminant(&arch()), discriminant(&expected), "{:?} instead of {expected:?}", arch());
+    }
 
     #[test]
+    #[cfg_attr(miri, ignore = "starts processes")]
+    fn the_variable_holds_down_the_instruction_set_of_a_process() {
+        let test = "simd::tests::the_instruction_set_is_the_one_the_variable_names";
+        let run = |word: &str| {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            let output = child.args(["--exact", test, "--nocapture"]).env(VARIABLE, word).output().unwrap();
+            let says = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+            (output.status.success(), says(output.stdout), says(output.stderr))
+        };
+        for (word, there) in [("plain", true), ("avx2", avx2().is_some())] {
+            let (passed, out, err) = run(word);
+            assert!(passed == there && out.contains("running 1 test"), "{word}: {out}{err}");
+        }
+        let (passed, _, err) = run("sse2");
+        let words =
+            "GALERKIN_SIMD: expected plain or avx2, or no such variable for the widest, found \"sse2\"";
+        assert!(!passed && err.contains(words), "{err}");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "two million values")]
     fn exponential_is_within_two_units_in_the_last_place() {
         let mut worst = 0.0f64;
         for i in 0..=2_000_000 {

@@ -13,9 +13,9 @@ use std::cell::Cell;
 use std::sync::Mutex;
 
 use galerkin_kernels::activation::Activation;
-use galerkin_kernels::attention::{self, Attention, Input, Kind, Norm};
+use galerkin_kernels::attention::{Attention, Input, Kind, Norm};
 use galerkin_kernels::dropout::Key;
-use galerkin_kernels::encoder::{self, EncoderLayer};
+use galerkin_kernels::encoder::EncoderLayer;
 
 struct Watch;
 
@@ -95,77 +95,19 @@ fn layer(batch: usize, n: usize, d: usize) -> EncoderLayer {
     }
 }
 
-fn params<'a>(list: &'a [Vec<f32>]) -> encoder::Params<'a> {
-    let mut list = list.iter().map(|values| values.as_slice());
-    let mut next = || list.next().expect("20 parameters");
-    encoder::Params {
-        attention: attention::Params {
-            w_q: next(),
-            b_q: next(),
-            w_k: next(),
-            b_k: next(),
-            w_v: next(),
-            b_v: next(),
-            gamma_k: next(),
-            beta_k: next(),
-            gamma_qv: next(),
-            beta_qv: next(),
-            w_o: next(),
-            b_o: next(),
-        },
-        w_1: next(),
-        b_1: next(),
-        w_2: next(),
-        b_2: next(),
-        gamma_1: next(),
-        beta_1: next(),
-        gamma_2: next(),
-        beta_2: next(),
-    }
-}
-
-fn grads<'a>(list: &'a mut [Vec<f32>]) -> encoder::Grads<'a> {
-    let mut list = list.iter_mut().map(|values| values.as_mut_slice());
-    let mut next = || list.next().expect("20 gradients");
-    encoder::Grads {
-        attention: attention::Grads {
-            w_q: next(),
-            b_q: next(),
-            w_k: next(),
-            b_k: next(),
-            w_v: next(),
-            b_v: next(),
-            gamma_k: next(),
-            beta_k: next(),
-            gamma_qv: next(),
-            beta_qv: next(),
-            w_o: next(),
-            b_o: next(),
-        },
-        w_1: next(),
-        b_1: next(),
-        w_2: next(),
-        b_2: next(),
-        gamma_1: next(),
-        beta_1: next(),
-        gamma_2: next(),
-        beta_2: next(),
-    }
-}
-
 /// What forward and backward of a layer allocate on one thread, after a first time that warms up.
 fn watch_layer(layer: EncoderLayer) -> (Vec<String>, isize) {
     let points = layer.attention.batch * layer.attention.n;
-    let lengths = [layer.attention.lengths().as_slice(), &layer.lengths()].concat();
-    let list: Vec<Vec<f32>> = lengths.iter().map(|&len| vec![0.1; len]).collect();
+    let values = layer.lengths().map(|len| vec![0.1; len]);
+    let mut gradients = values.clone();
     let (x, coordinates) = (vec![0.5; points * layer.attention.d], vec![0.5; points]);
     let input = Input { x: &x, coordinates: &coordinates, weights: None };
-    let (params, mut gradients) = (params(&list), list.clone());
+    let params = values.each_ref().map(|values| values.as_slice());
     let (mut y, mut dx) = (x.clone(), x.clone());
     let mut saved = vec![0.0; layer.saved_len()];
     let mut workspace = vec![0.0; layer.workspace_len(1)];
     let mut pass = || {
-        let grads = grads(&mut gradients);
+        let grads = gradients.each_mut().map(|values| values.as_mut_slice());
         layer.forward(&params, input, &mut y, &mut saved, &mut workspace);
         layer.backward(&params, input, &saved, &x, &mut dx, grads, &mut workspace);
     };

@@ -1,7 +1,7 @@
 //! The encoder layer: fraction of R, fourier against galerkin, growth with n, memory.
 
 use galerkin_kernels::activation::Activation;
-use galerkin_kernels::attention::{self, Attention, Input, Kind, Norm};
+use galerkin_kernels::attention::{Attention, Input, Kind, Norm};
 use galerkin_kernels::dropout::Key;
 use galerkin_kernels::encoder::{self, EncoderLayer};
 use galerkin_kernels::par;
@@ -38,68 +38,19 @@ pub fn layer(kind: Kind, batch: usize, n: usize) -> EncoderLayer {
 }
 
 /// Parameters of a layer, and as many values again for their gradients.
-pub struct Memory {
-    attention: Vec<Vec<f32>>,
-    own: Vec<Vec<f32>>,
-}
+pub struct Memory(encoder::Parameters<Vec<f32>>);
 
 impl Memory {
     pub fn new(layer: &EncoderLayer, scale: f32) -> Self {
-        let fill = |len: &usize| values(*len).iter().map(|v| v * scale).collect();
-        Self {
-            attention: layer.attention.lengths().iter().map(fill).collect(),
-            own: layer.lengths().iter().map(fill).collect(),
-        }
+        Self(layer.lengths().map(|len| values(len).iter().map(|v| v * scale).collect()))
     }
 
     pub fn params(&self) -> encoder::Params<'_> {
-        let a: Vec<&[f32]> = self.attention.iter().map(|v| v.as_slice()).collect();
-        let o: Vec<&[f32]> = self.own.iter().map(|v| v.as_slice()).collect();
-        let attention = attention::Params {
-            w_q: a[0],
-            b_q: a[1],
-            w_k: a[2],
-            b_k: a[3],
-            w_v: a[4],
-            b_v: a[5],
-            gamma_k: a[6],
-            beta_k: a[7],
-            gamma_qv: a[8],
-            beta_qv: a[9],
-            w_o: a[10],
-            b_o: a[11],
-        };
-        encoder::Params {
-            attention,
-            w_1: o[0],
-            b_1: o[1],
-            w_2: o[2],
-            b_2: o[3],
-            gamma_1: o[4],
-            beta_1: o[5],
-            gamma_2: o[6],
-            beta_2: o[7],
-        }
+        self.0.each_ref().map(|values| values.as_slice())
     }
 
     pub fn grads(&mut self) -> encoder::Grads<'_> {
-        let [w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o] =
-            self.attention.each_mut_array();
-        let [w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2] = self.own.each_mut_array();
-        let attention =
-            attention::Grads { w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o };
-        encoder::Grads { attention, w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2 }
-    }
-}
-
-trait EachMut {
-    fn each_mut_array<const N: usize>(&mut self) -> [&mut [f32]; N];
-}
-
-impl EachMut for Vec<Vec<f32>> {
-    fn each_mut_array<const N: usize>(&mut self) -> [&mut [f32]; N] {
-        let slices: Vec<&mut [f32]> = self.iter_mut().map(|v| v.as_mut_slice()).collect();
-        slices.try_into().expect("one slice per field")
+        self.0.each_mut().map(|values| values.as_mut_slice())
     }
 }
 

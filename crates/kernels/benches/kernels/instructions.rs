@@ -195,7 +195,7 @@ fn conv() -> Box<dyn FnMut()> {
         activation: Activation::Silu,
         keep: false,
     };
-    let (x, w, dy) = (values(shape.x_len()), values(shape.w_len()), values(shape.y_len()));
+    let (x, w, dy) = (values(shape.x_len()), values(shape.lengths().w), values(shape.y_len()));
     let (mut y, mut dx, mut dw) = (dy.clone(), x.clone(), w.clone());
     let mut workspace = vec![0.0; shape.workspace_len(par::threads())];
     Box::new(move || {

@@ -33,7 +33,7 @@ pub fn conv(machine: &Machine) {
 }
 
 fn conv_rows(machine: &Machine, shape: &Conv3x3, wants_dx: bool) {
-    let (x, w, dy) = (values(shape.x_len()), values(shape.w_len()), values(shape.y_len()));
+    let (x, w, dy) = (values(shape.x_len()), values(shape.lengths().w), values(shape.y_len()));
     let (mut y, mut dx, mut dw) = (dy.clone(), x.clone(), w.clone());
     let (mut saved, mut workspace) =
         (vec![0.0; shape.saved_len()], vec![0.0; shape.workspace_len(machine.threads)]);

@@ -19,7 +19,7 @@
 
 use super::heads::{Heads, Side, Tile};
 use super::scheme::{NormSums, Scheme};
-use super::{Grads, blocks};
+use super::{Grads, Parameters, blocks};
 use crate::dims::take;
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::simd::{axpy, dot};
@@ -117,9 +117,8 @@ impl Scheme for Fourier<'_> {
         &folded[(2 * d + p + 1) * d + heads * wide * d..]
     }
 
-    fn by_rows(&self) -> [bool; 12] {
-        // W_Q, b_Q, W_K, b_K
-        std::array::from_fn(|field| field < 4)
+    fn by_rows(&self) -> Parameters<bool> {
+        Parameters { w_q: true, b_q: true, w_k: true, b_k: true, ..Parameters::default() }
     }
 
     fn norm_in_apply(&self) -> bool {

@@ -19,7 +19,7 @@
 
 use super::heads::{Heads, Side, Tile};
 use super::scheme::{NormSums, Scheme};
-use super::{Grads, blocks};
+use super::{Grads, Parameters, blocks};
 use crate::dims::take;
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::simd::{axpy, dot, update, vectorize};
@@ -77,9 +77,8 @@ impl Scheme for Galerkin<'_> {
         &folded[(2 * d + p + 1) * d + heads * wide * d..]
     }
 
-    fn by_rows(&self) -> [bool; 12] {
-        // W_K, b_K, W_V, b_V
-        std::array::from_fn(|field| (2..6).contains(&field))
+    fn by_rows(&self) -> Parameters<bool> {
+        Parameters { w_k: true, b_k: true, w_v: true, b_v: true, ..Parameters::default() }
     }
 
     fn norm_in_apply(&self) -> bool {

@@ -18,7 +18,7 @@
 
 use super::heads::{Heads, Side, Tile};
 use super::scheme::{NormSums, Scheme};
-use super::{Grads, blocks};
+use super::{Grads, Parameters, blocks};
 use crate::dims::take;
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::simd::{axpy, dot, exp, sum, vectorize};
@@ -121,9 +121,9 @@ impl Scheme for Linear<'_> {
         &folded[(self.full() + 1) * self.0.dims.d..]
     }
 
-    fn by_rows(&self) -> [bool; 12] {
-        // All but W_O and b_O.
-        std::array::from_fn(|field| field < 10)
+    fn by_rows(&self) -> Parameters<bool> {
+        let all = Parameters::default().map(|()| true);
+        Parameters { w_o: false, b_o: false, ..all }
     }
 
     fn norm_in_apply(&self) -> bool {

@@ -14,6 +14,7 @@ use crate::dims::{check_at_least, check_len, mismatch};
 use crate::dropout::{Dropout, Key, Site};
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::par::Rows;
+use crate::parameters::parameters;
 use crate::tile::{add, transpose};
 use fourier::Fourier;
 use galerkin::Galerkin;
@@ -78,51 +79,34 @@ pub struct Attention {
     pub keep: bool,
 }
 
-/// Parameters: `y = x W + b` with W stored (in, out), row-major. `T` is f64 for the reference.
-#[derive(Clone, Copy, Debug)]
-pub struct Params<'a, T = f32> {
-    /// (d, d): head h owns columns h·e..(h+1)·e.
-    pub w_q: &'a [T],
-    /// (d)
-    pub b_q: &'a [T],
-    /// (d, d)
-    pub w_k: &'a [T],
-    /// (d)
-    pub b_k: &'a [T],
-    /// (d, d)
-    pub w_v: &'a [T],
-    /// (d)
-    pub b_v: &'a [T],
-    /// (d), heads side by side; empty without norm.
-    pub gamma_k: &'a [T],
-    /// (d); empty without norm.
-    pub beta_k: &'a [T],
-    /// (d): of V for galerkin and linear, of Q for fourier and softmax; empty without norm.
-    pub gamma_qv: &'a [T],
-    /// (d); empty without norm.
-    pub beta_qv: &'a [T],
-    /// (H·D, d): rows of head h are h·D..(h+1)·D, coordinates first; empty without projection.
-    pub w_o: &'a [T],
-    /// (d); empty without projection.
-    pub b_o: &'a [T],
-}
-
-/// Gradients of [`Params`], field by field; they are overwritten.
-#[derive(Debug)]
-#[allow(missing_docs)]
-pub struct Grads<'a> {
-    pub w_q: &'a mut [f32],
-    pub b_q: &'a mut [f32],
-    pub w_k: &'a mut [f32],
-    pub b_k: &'a mut [f32],
-    pub w_v: &'a mut [f32],
-    pub b_v: &'a mut [f32],
-    pub gamma_k: &'a mut [f32],
-    pub beta_k: &'a mut [f32],
-    pub gamma_qv: &'a mut [f32],
-    pub beta_qv: &'a mut [f32],
-    pub w_o: &'a mut [f32],
-    pub b_o: &'a mut [f32],
+parameters! {
+    /// Parameters, y = x W + b with W stored (in, out), or one thing for each of them.
+    pub struct Parameters {
+        /// (d, d): head h owns columns h·e..(h+1)·e.
+        w_q,
+        /// (d)
+        b_q,
+        /// (d, d)
+        w_k,
+        /// (d)
+        b_k,
+        /// (d, d)
+        w_v,
+        /// (d)
+        b_v,
+        /// (d), heads side by side; empty without norm.
+        gamma_k,
+        /// (d); empty without norm.
+        beta_k,
+        /// (d): of V for galerkin and linear, of Q for fourier and softmax; empty without norm.
+        gamma_qv,
+        /// (d); empty without norm.
+        beta_qv,
+        /// (H·D, d): rows of head h are h·D..(h+1)·D, coordinates first; empty without projection.
+        w_o,
+        /// (d); empty without projection.
+        b_o,
+    }
 }
 
 /// What attention looks at, besides its parameters. `T` is f64 for the reference.
@@ -195,11 +179,24 @@ impl Attention {
         Rows::new(self.batch, self.n, tile_rows(self.d))
     }
 
-    /// Lengths of the parameters in the order of the fields of [`Params`].
-    pub fn lengths(&self) -> [usize; 12] {
+    /// Lengths of the parameters.
+    pub fn lengths(&self) -> Parameters<usize> {
         let (d, norm) = (self.d, if self.norm == Norm::None { 0 } else { self.d });
         let (w_o, b_o) = if self.projection { (self.heads * self.wide() * d, d) } else { (0, 0) };
-        [d * d, d, d * d, d, d * d, d, norm, norm, norm, norm, w_o, b_o]
+        Parameters {
+            w_q: d * d,
+            b_q: d,
+            w_k: d * d,
+            b_k: d,
+            w_v: d * d,
+            b_v: d,
+            gamma_k: norm,
+            beta_k: norm,
+            gamma_qv: norm,
+            beta_qv: norm,
+            w_o,
+            b_o,
+        }
     }
 
     /// g_h = m_h W_O,h: (H·D, D) to (H·D, d). Without projection head h goes to its own columns.
@@ -247,32 +244,6 @@ impl Attention {
     }
 }
 
-impl<'a> Grads<'a> {
-    /// Cuts the fields out of one run of values.
-    fn carve(memory: &'a mut [f32], lengths: [usize; 12]) -> Self {
-        let [w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o] =
-            blocks(memory, lengths);
-        Self { w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o }
-    }
-
-    fn into_fields(self) -> [&'a mut [f32]; 12] {
-        [
-            self.w_q,
-            self.b_q,
-            self.w_k,
-            self.b_k,
-            self.w_v,
-            self.b_v,
-            self.gamma_k,
-            self.beta_k,
-            self.gamma_qv,
-            self.beta_qv,
-            self.w_o,
-            self.b_o,
-        ]
-    }
-}
-
 impl Attention {
     /// Values saved from the forward for the backward pass: sums over points, O(d²) per sample, and with [`keep`](Self::keep) what is known of every
     /// point.
@@ -282,13 +253,9 @@ impl Attention {
 
     pub(crate) fn saved_len_with<T: Tail>(&self, tail: &T) -> usize {
         self.check_shape();
-        let heads = Heads {
-            dims: *self,
-            params: &Params::EMPTY,
-            input: Input::EMPTY,
-            statistics: &[],
-            transposed: &[],
-        };
+        let none = Params::default();
+        let heads =
+            Heads { dims: *self, params: &none, input: Input::EMPTY, statistics: &[], transposed: &[] };
         self.statistics_len()
             + match self.route() {
                 Route::Galerkin => scheme_saved(self, &Galerkin(&heads), tail),
@@ -305,13 +272,9 @@ impl Attention {
     }
 
     pub(crate) fn workspace_len_with<T: Tail>(&self, tail: &T, threads: usize) -> usize {
-        let heads = Heads {
-            dims: *self,
-            params: &Params::EMPTY,
-            input: Input::EMPTY,
-            statistics: &[],
-            transposed: &[],
-        };
+        let none = Params::default();
+        let heads =
+            Heads { dims: *self, params: &none, input: Input::EMPTY, statistics: &[], transposed: &[] };
         let own = match self.route() {
             Route::Galerkin => scheme_workspace(&heads, &Galerkin(&heads), tail, threads),
             Route::Fourier => scheme_workspace(&heads, &Fourier(&heads), tail, threads),
@@ -360,7 +323,7 @@ impl Attention {
         self.check(params, input, saved.len(), workspace.len(), &Bare);
         check_len("attention dy", dy.len(), self.batch * self.n * self.d, &self.sizes());
         check_len("attention dx", dx.len(), self.batch * self.n * self.d, &self.sizes());
-        self.check_grads(&grads);
+        grads.check("gradient of attention", self.lengths(), &self.sizes());
         self.backward_with(params, input, &Bare, saved, dy, dx, grads, &mut [], workspace);
     }
 
@@ -404,7 +367,7 @@ impl Attention {
         workspace: &mut [f32],
     ) {
         if dx.is_empty() {
-            grads.into_fields().into_iter().for_each(|g| g.fill(0.0));
+            grads.into_array().into_iter().for_each(|g| g.fill(0.0));
             tail_grads.iter_mut().for_each(|g| g.fill(0.0));
             return;
         }
@@ -494,80 +457,7 @@ impl Attention {
         if let Some(w) = input.weights {
             check_len("attention weights", w.len(), points, &sizes);
         }
-        for ((name, found), expected) in NAMES.iter().zip(params.fields()).zip(self.lengths()) {
-            check_len(name, found.len(), expected, &sizes);
-        }
-    }
-
-    pub(crate) fn check_grads(&self, grads: &Grads) {
-        let found = [
-            &grads.w_q,
-            &grads.b_q,
-            &grads.w_k,
-            &grads.b_k,
-            &grads.w_v,
-            &grads.b_v,
-            &grads.gamma_k,
-            &grads.beta_k,
-            &grads.gamma_qv,
-            &grads.beta_qv,
-            &grads.w_o,
-            &grads.b_o,
-        ];
-        for ((name, found), expected) in NAMES.iter().zip(found).zip(self.lengths()) {
-            check_len(name, found.len(), expected, &self.sizes());
-        }
-    }
-}
-
-/// Names of the parameters, and of their gradients, in panics.
-const NAMES: [&str; 12] = [
-    "attention w_q",
-    "attention b_q",
-    "attention w_k",
-    "attention b_k",
-    "attention w_v",
-    "attention b_v",
-    "attention gamma_k",
-    "attention beta_k",
-    "attention gamma_qv",
-    "attention beta_qv",
-    "attention w_o",
-    "attention b_o",
-];
-
-impl<'a, T> Params<'a, T> {
-    /// No parameters: for the lengths of buffers, which depend on shapes alone.
-    pub(crate) const EMPTY: Self = Params {
-        w_q: &[],
-        b_q: &[],
-        w_k: &[],
-        b_k: &[],
-        w_v: &[],
-        b_v: &[],
-        gamma_k: &[],
-        beta_k: &[],
-        gamma_qv: &[],
-        beta_qv: &[],
-        w_o: &[],
-        b_o: &[],
-    };
-
-    fn fields(&self) -> [&'a [T]; 12] {
-        [
-            self.w_q,
-            self.b_q,
-            self.w_k,
-            self.b_k,
-            self.w_v,
-            self.b_v,
-            self.gamma_k,
-            self.beta_k,
-            self.gamma_qv,
-            self.beta_qv,
-            self.w_o,
-            self.b_o,
-        ]
+        params.check("attention", self.lengths(), &sizes);
     }
 }
 

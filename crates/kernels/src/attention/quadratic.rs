@@ -21,7 +21,7 @@
 use super::heads::{Heads, Side, Tile};
 use super::scheme::{NormSums, Tail, share_sums};
 use super::{Attention, Grads, Kind, Norm};
-use crate::dims::take;
+use crate::dims::{take, taking};
 use crate::gemm::{Into, View, ViewMut, gemm};
 use crate::par::{self, Rows, equal, pieces, sum_lanes};
 use crate::simd::{dot, exp, largest, sum, vectorize};
@@ -69,7 +69,7 @@ impl<'a> Quadratic<'a> {
     }
 
     fn grads_len<T: Tail>(&self, tail: &T) -> usize {
-        self.heads.dims.lengths().iter().sum::<usize>() + tail.grads_len()
+        self.heads.dims.lengths().total() + tail.grads_len()
     }
 
     fn sums_len(&self) -> usize {
@@ -360,7 +360,7 @@ impl<'a> Quadratic<'a> {
         par::for_each(rows.lanes, parts, rest, share, &|lane, (dx, do_, delta, lane_grads), scratch| {
             lane_grads.fill(0.0);
             let (tail_grads, lane_grads) = lane_grads.split_at_mut(tail.grads_len());
-            let grads = Grads::carve(lane_grads, lengths);
+            let grads = lengths.map(taking(lane_grads));
             let first = rows.row_of_lane(lane);
             for (sample, range) in self.tiles(lane) {
                 let at = range.start - first;
@@ -417,7 +417,7 @@ impl<'a> Quadratic<'a> {
             );
             par::for_each(rows.lanes, parts, rest, share, &|lane, (dx, lane_grads, sums), scratch| {
                 let first = rows.row_of_lane(lane);
-                let mut grads = Grads::carve(&mut lane_grads[tail.grads_len()..], lengths);
+                let mut grads = lengths.map(taking(&mut lane_grads[tail.grads_len()..]));
                 if collect {
                     sums.fill(0.0);
                 }
@@ -456,7 +456,7 @@ impl<'a> Quadratic<'a> {
         }
 
         let mut at = 0;
-        for grad in tail_grads.iter_mut().map(|g| &mut **g).chain(grads.into_fields()) {
+        for grad in tail_grads.iter_mut().map(|g| &mut **g).chain(grads.into_array()) {
             sum_lanes(lane_grads, rows.lanes, at, grad);
             at += grad.len();
         }

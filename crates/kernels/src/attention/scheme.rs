@@ -13,10 +13,10 @@
 //! from x, which gives the same bits.
 
 use super::heads::{Heads, Tile};
-use super::{Attention, Grads, Norm, blocks};
+use super::{Attention, Grads, Norm, Parameters, blocks};
 use std::ops::Range;
 
-use crate::dims::take;
+use crate::dims::{take, taking};
 use crate::norm::{add_column_statistics, finish_statistics, merge_column_statistics};
 use crate::par::{self, Rows, equal, pieces, sum_lanes};
 use crate::tile::add;
@@ -38,8 +38,8 @@ pub(crate) trait Scheme: Sync {
     fn tile_len(&self, rows: usize) -> usize;
     /// Scratch of either fold.
     fn fold_len(&self) -> usize;
-    /// Which gradients of parameters come from the passes over points, in the order of the fields of [`Grads`]; the fold gives the others.
-    fn by_rows(&self) -> [bool; 12];
+    /// Which gradients of parameters come from the passes over points; the fold gives the others.
+    fn by_rows(&self) -> Parameters<bool>;
     /// Whether `apply_backward` passes through a norm over points, whose sums need a pass of their own first.
     fn norm_in_apply(&self) -> bool;
 
@@ -184,8 +184,8 @@ pub(crate) struct Buffers {
     /// Keys, queries and records of all points.
     points: Points,
     /// Parameters whose gradients the passes over points sum, in lanes; and those of the fold, in runs of samples.
-    by_rows: [usize; 12],
-    by_fold: [usize; 12],
+    by_rows: Parameters<usize>,
+    by_fold: Parameters<usize>,
     tail_grads: usize,
     sample_lanes: usize,
     norm_sums: usize,
@@ -195,15 +195,9 @@ impl Buffers {
     pub fn new<S: Scheme, T: Tail>(heads: &Heads, scheme: &S, tail: &T) -> Self {
         let dims = &heads.dims;
         let rows = dims.cut();
-        let mask = scheme.by_rows();
         let pick = |wanted: bool| {
-            let mut lengths = dims.lengths();
-            lengths
-                .iter_mut()
-                .zip(mask)
-                .filter(|(_, by_rows)| *by_rows != wanted)
-                .for_each(|(len, _)| *len = 0);
-            lengths
+            let lengths = dims.lengths().zip(scheme.by_rows());
+            lengths.map(|(len, by_rows)| if by_rows == wanted { len } else { 0 })
         };
         let (points, tail_len) = (Points::new(dims, scheme, tail), tail.tile_len(rows.tile));
         let [keys, queries, record] =
@@ -234,11 +228,11 @@ impl Buffers {
     }
 
     fn row_grads(&self) -> usize {
-        self.by_rows.iter().sum::<usize>() + self.tail_grads
+        self.by_rows.total() + self.tail_grads
     }
 
     fn fold_grads(&self) -> usize {
-        self.by_fold.iter().sum()
+        self.by_fold.total()
     }
 
     pub fn forward_len<S: Scheme>(&self, scheme: &S, threads: usize) -> usize {
@@ -524,7 +518,7 @@ pub(crate) fn backward<S: Scheme, T: Tail>(
                 let (tail_scratch, scratch) = scratch.split_at_mut(buffers.tail);
                 lane_grads.fill(0.0);
                 let (tail_grads, lane_grads) = lane_grads.split_at_mut(buffers.tail_grads);
-                let mut grads = Grads::carve(lane_grads, buffers.by_rows);
+                let mut grads = buffers.by_rows.map(taking(lane_grads));
                 dfolded.fill(0.0);
                 if collect {
                     sums.fill(0.0);
@@ -575,7 +569,7 @@ pub(crate) fn backward<S: Scheme, T: Tail>(
         buffers.share,
         &|lane, (dmoments, dfolded, grads), scratch| {
             grads.fill(0.0);
-            let mut grads = Grads::carve(grads, buffers.by_fold);
+            let mut grads = buffers.by_fold.map(taking(grads));
             for (i, sample) in buffers.samples_of(lane).enumerate() {
                 let per_sample = &mut dfolded[i * rows.chunks * dfolded_len..][..rows.chunks * dfolded_len];
                 let (total, more) = per_sample.split_at_mut(dfolded_len);
@@ -604,7 +598,7 @@ pub(crate) fn backward<S: Scheme, T: Tail>(
         par::for_each(rows.lanes, parts, rest, buffers.share, &|lane, (dx, sums, lane_grads), scratch| {
             let first = rows.row_of_lane(lane);
             let (keys_room, scratch) = scratch.split_at_mut(keys.scratch_len(rows.tile));
-            let mut grads = Grads::carve(&mut lane_grads[buffers.tail_grads..], buffers.by_rows);
+            let mut grads = buffers.by_rows.map(taking(&mut lane_grads[buffers.tail_grads..]));
             if collect {
                 sums.fill(0.0);
             }
@@ -641,8 +635,8 @@ pub(crate) fn backward<S: Scheme, T: Tail>(
         at += grad.len();
     }
     let mut at_fold = 0;
-    for (i, grad) in grads.into_fields().into_iter().enumerate() {
-        if buffers.by_rows[i] > 0 {
+    for (grad, by_rows) in grads.zip(buffers.by_rows).into_array() {
+        if by_rows > 0 {
             sum_lanes(row_grads, rows.lanes, at, grad);
             at += grad.len();
         } else {

@@ -24,8 +24,8 @@ pub fn encoder_layer(layer: &EncoderLayer, params: &Params<f64>, input: Input<f6
         x_1 = layer_norm(&x_1, rows, d, params.gamma_1, params.beta_1, layer.eps as f64);
     }
 
-    let weights = [params.w_1, params.b_1, params.w_2, params.b_2];
-    let mut f = feed_forward(&x_1, weights, rows, d, layer.hidden, layer.activation, &layer.hidden_dropout());
+    let (p, dropout) = (&params.feed_forward, layer.hidden_dropout());
+    let mut f = feed_forward(&x_1, p, rows, d, layer.hidden, layer.activation, &dropout);
     drop_out(&layer.feed_forward_dropout(), &mut f);
     let mut y: Vec<f64> = x_1.iter().zip(&f).map(|(x, f)| x + f).collect();
     if layer.norm_after {

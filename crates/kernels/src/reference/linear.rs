@@ -2,6 +2,7 @@
 
 use crate::activation::Activation;
 use crate::dropout::Dropout;
+use crate::feed_forward::Params;
 
 /// f(z) of an activation.
 pub fn activate(activation: Activation, z: f64) -> f64 {
@@ -41,16 +42,16 @@ pub fn linear(
 /// The hidden value c of a row lies at the dropout's position row·f + c.
 pub fn feed_forward(
     x: &[f64],
-    [w_1, b_1, w_2, b_2]: [&[f64]; 4],
+    params: &Params<f64>,
     rows: usize,
     d: usize,
     f: usize,
     activation: Activation,
     dropout: &Dropout,
 ) -> Vec<f64> {
-    let mut hidden = linear(x, w_1, b_1, rows, d, f, activation);
+    let mut hidden = linear(x, params.w_1, params.b_1, rows, d, f, activation);
     drop_out(dropout, &mut hidden);
-    linear(&hidden, w_2, b_2, rows, f, d, Activation::None)
+    linear(&hidden, params.w_2, params.b_2, rows, f, d, Activation::None)
 }
 
 /// Multiplies the value at each position by its dropout factor, 0 or 1/(1 − rate).

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layer::{Layer, Transform};
-use super::{Grads, Params, Plan};
+use super::{Grads, Parameters, Params, Plan};
 use crate::activation::Activation;
 use crate::dims::{check_len, mismatch};
 use crate::dropout::{Dropout, Key, Site};
@@ -45,7 +45,12 @@ impl SpectralConv1d {
 
     /// Values of the spectral weights, (m, 2, i, o).
     pub fn weights_len(&self) -> usize {
-        self.modes * 2 * self.inputs * self.outputs
+        self.lengths().weights
+    }
+
+    /// Lengths of the parameters.
+    pub fn lengths(&self) -> Parameters<usize> {
+        self.layer().lengths()
     }
 
     /// Values that the forward pass keeps for the backward pass: the spectra before and after the mixing.

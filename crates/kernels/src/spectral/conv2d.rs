@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::layer::{Layer, Transform};
 use super::slots::{Slots, add_apart, combine};
-use super::{Grads, Params, Plan2d};
+use super::{Grads, Parameters, Params, Plan2d};
 use crate::activation::Activation;
 use crate::dims::{check_len, mismatch, product};
 use crate::dropout::{Dropout, Key, Site};
@@ -48,7 +48,12 @@ impl SpectralConv2d {
 
     /// Values of the spectral weights, (m, 2, m, 2, i, o).
     pub fn weights_len(&self) -> usize {
-        self.modes * 2 * self.modes * 2 * self.inputs * self.outputs
+        self.lengths().weights
+    }
+
+    /// Lengths of the parameters.
+    pub fn lengths(&self) -> Parameters<usize> {
+        self.layer().lengths()
     }
 
     /// Values that the forward pass keeps for the backward pass: the spectra before and after the mixing.

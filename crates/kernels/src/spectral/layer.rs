@@ -17,7 +17,7 @@
 
 use std::ops::Range;
 
-use super::{Grads, Params};
+use super::{Grads, Parameters, Params};
 use crate::activation::Activation;
 use crate::dims::{check_at_least, check_len, mismatch, take};
 use crate::dropout::Dropout;
@@ -84,8 +84,10 @@ impl Layer {
         self.rows.total() * self.points
     }
 
-    fn weights_len(&self) -> usize {
-        self.columns * self.slots * 2 * self.inputs * self.outputs
+    pub fn lengths(&self) -> Parameters<usize> {
+        let (i, o) = (self.inputs, self.outputs);
+        let (w, b) = if self.pointwise { (i * o, o) } else { (0, 0) };
+        Parameters { weights: self.columns * self.slots * 2 * i * o, w, b }
     }
 
     /// Values of one column of all spectra of width w, (slots, B, 2, w).
@@ -169,7 +171,8 @@ impl Layer {
         mut workspace: &mut [f32],
     ) {
         let (i, o) = (self.inputs, self.outputs);
-        self.check_params([params.weights.len(), params.w.len(), params.b.len()]);
+        self.check_channels();
+        params.check("spectral", self.lengths(), &self.sizes());
         self.check("x", x.len(), self.total() * i);
         self.check("out", out.len(), self.total() * o);
         self.check("saved", saved.len(), self.saved_len());
@@ -215,15 +218,16 @@ impl Layer {
         mut workspace: &mut [f32],
     ) {
         let (i, o) = (self.inputs, self.outputs);
-        self.check_params([params.weights.len(), params.w.len(), params.b.len()]);
-        self.check_params([grads.weights.len(), grads.w.len(), grads.b.len()]);
+        self.check_channels();
+        params.check("spectral", self.lengths(), &self.sizes());
+        grads.check("gradient of spectral", self.lengths(), &self.sizes());
         self.check("x", x.len(), self.total() * i);
         self.check("saved", saved.len(), self.saved_len());
         self.check("dy", dy.len(), self.total() * o);
         self.check("dx", dx.len(), self.total() * i);
         self.check_workspace(workspace.len(), self.workspace_len(1));
         if self.total() == 0 {
-            return [grads.weights, grads.w, grads.b].into_iter().for_each(|g| g.fill(0.0));
+            return grads.into_array().into_iter().for_each(|g| g.fill(0.0));
         }
         let dz = take(&mut workspace, self.dz_len());
         let partial = take(&mut workspace, self.partial_len(o));
@@ -483,14 +487,10 @@ impl Layer {
         &weights[(k * self.slots + slot) * len..][..len]
     }
 
-    fn check_params(&self, [weights, w, b]: [usize; 3]) {
+    fn check_channels(&self) {
         if self.inputs == 0 || self.outputs == 0 {
             mismatch("spectral convolution without channels", &self.sizes());
         }
-        let (i, o) = if self.pointwise { (self.inputs, self.outputs) } else { (0, 0) };
-        self.check("spectral weights", weights, self.weights_len());
-        self.check("W", w, i * o);
-        self.check("b", b, o);
     }
 
     #[track_caller]

@@ -42,22 +42,16 @@ pub use conv2d::SpectralConv2d;
 pub use conv3d::SpectralConv3d;
 pub use plan::{Plan, Plan2d, Plan3d};
 
-/// Parameters. `T` is f64 for the reference.
-#[derive(Clone, Copy, Debug)]
-pub struct Params<'a, T = f32> {
-    /// The complex matrix of every kept mode: (m, 2, i, o), in 2D (m, 2, m, 2, i, o), in 3D (m, 2, m, 2, m, 2, i, o).
-    pub weights: &'a [T],
-    /// W, (i, o); empty without pointwise path.
-    pub w: &'a [T],
-    /// b, (o); empty without pointwise path.
-    pub b: &'a [T],
-}
+use crate::parameters::parameters;
 
-/// Gradients of [`Params`], field by field; they are overwritten.
-#[derive(Debug)]
-#[allow(missing_docs)]
-pub struct Grads<'a> {
-    pub weights: &'a mut [f32],
-    pub w: &'a mut [f32],
-    pub b: &'a mut [f32],
+parameters! {
+    /// Parameters, or one thing for each of them.
+    pub struct Parameters {
+        /// The complex matrix of every kept mode: (m, 2, i, o), in 2D (m, 2, m, 2, i, o), in 3D (m, 2, m, 2, m, 2, i, o).
+        weights,
+        /// W, (i, o); empty without pointwise path.
+        w,
+        /// b, (o); empty without pointwise path.
+        b,
+    }
 }

@@ -1,38 +1,30 @@
 //! Attention and encoder layers whose parameters are a list, so that tests can walk, perturb and compare them one by one.
 
 use crate::support::{check_gradient, check_pairs, values, widen};
-use galerkin_kernels::attention::{self, Attention, Input, Norm};
+use galerkin_kernels::attention::{self, Attention, Input};
 use galerkin_kernels::encoder::{self, EncoderLayer};
 use galerkin_kernels::reference;
 
-/// The parameters, in the order of the lists: those of attention, then those of the encoder layer around it.
-#[rustfmt::skip]
-pub const NAMES: [&str; 20] = [
-    "w_q", "b_q", "w_k", "b_k", "w_v", "b_v", "gamma_k", "beta_k", "gamma_qv", "beta_qv", "w_o", "b_o",
-    "w_1", "b_1", "w_2", "b_2", "gamma_1", "beta_1", "gamma_2", "beta_2",
-];
+/// The names of the parameters, in the order of the lists: those of attention, then those of the encoder layer around it.
+pub const NAMES: encoder::Parameters<&str> = encoder::Parameters::NAMES;
 
-/// The lengths of the twelve parameters of attention.
+/// The lengths of the parameters of attention.
 pub fn attention_lens(layer: &Attention) -> Vec<usize> {
-    let d = layer.d;
-    let norm = if layer.norm == Norm::None { 0 } else { d };
-    let (w_o, b_o) = if layer.projection { (layer.heads * layer.wide() * d, d) } else { (0, 0) };
-    vec![d * d, d, d * d, d, d * d, d, norm, norm, norm, norm, w_o, b_o]
+    layer.lengths().into_array().to_vec()
 }
 
-/// The lengths of the twenty parameters of an encoder layer.
+/// The lengths of the parameters of an encoder layer.
 pub fn encoder_lens(layer: &EncoderLayer) -> Vec<usize> {
-    let (d, f) = (layer.attention.d, layer.hidden);
-    let norm = if layer.norm_after { d } else { 0 };
-    [attention_lens(&layer.attention), vec![d * f, f, f * d, d, norm, norm, norm, norm]].concat()
+    layer.lengths().into_array().to_vec()
 }
 
 /// Parameters of these lengths, none at a special value: γ around 1, the others around 0 and small enough that the layers
 /// of a test neither blow up nor saturate.
 pub fn parameters(lens: &[usize], d: usize) -> Vec<Vec<f32>> {
+    let names = NAMES.into_array();
     let draw = |(slot, &len): (usize, &usize)| {
-        let gamma = NAMES[slot].starts_with("gamma");
-        let scale = if NAMES[slot].starts_with("w_") { 1.5 / (d as f32).sqrt() } else { 0.5 };
+        let gamma = names[slot].starts_with("gamma");
+        let scale = if names[slot].starts_with("w_") { 1.5 / (d as f32).sqrt() } else { 0.5 };
         let shift = if gamma { 1.0 } else { 0.0 };
         values(100 + slot as u32, len).into_iter().map(|v| shift + scale * v).collect()
     };
@@ -40,19 +32,23 @@ pub fn parameters(lens: &[usize], d: usize) -> Vec<Vec<f32>> {
 }
 
 pub fn attention_params<T>(list: &[Vec<T>]) -> attention::Params<'_, T> {
-    let [w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o] = list else {
-        panic!("attention has 12 parameters, not {}", list.len())
-    };
-    attention::Params { w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o }
+    attention::Parameters::NAMES.map(in_turn(list))
 }
 
 pub fn encoder_params<T>(list: &[Vec<T>]) -> encoder::Params<'_, T> {
-    let (inner, outer) = list.split_at(12);
-    let [w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2] = outer else {
-        panic!("an encoder layer has 20 parameters, not {}", list.len())
-    };
-    let attention = attention_params(inner);
-    encoder::Params { attention, w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2 }
+    encoder::Parameters::NAMES.map(in_turn(list))
+}
+
+/// The slices of a list, one for every name it is asked for.
+pub fn in_turn<'a, T>(list: &'a [Vec<T>]) -> impl FnMut(&'static str) -> &'a [T] {
+    let mut list = list.iter();
+    move |name| list.next().unwrap_or_else(|| panic!("the list ends before {name}")).as_slice()
+}
+
+/// The same for gradients.
+pub fn in_turn_mut<'a>(list: &'a mut [Vec<f32>]) -> impl FnMut(&'static str) -> &'a mut [f32] {
+    let mut list = list.iter_mut();
+    move |name| list.next().unwrap_or_else(|| panic!("the list ends before {name}")).as_mut_slice()
 }
 
 /// What a layer looks at, owned.
@@ -120,7 +116,13 @@ pub fn check_gradients(
     let loss = |y: Vec<f64>| y.iter().zip(dy).map(|(y, dy)| y * *dy as f64).sum::<f64>();
     let of_x = |x: &[f64]| loss(y(&at, &Given { x: x.to_vec(), ..given.clone() }));
     check_gradient(&format!("{what}: x"), dx, &given.x, of_x, roundings);
-    check_pairs(what, &NAMES[..list.len()], (list, grads), |list| loss(y(list, &given)), roundings);
+    check_pairs(
+        what,
+        &NAMES.into_array()[..list.len()],
+        (list, grads),
+        |list| loss(y(list, &given)),
+        roundings,
+    );
 }
 
 /// The same for large layers, where a reference run is dear: of every parameter and of x only the derivative along one
@@ -153,10 +155,11 @@ pub fn check_directions(
     check("x", dx, largest(dx), &|step, v| {
         loss(y(&at, &Given { x: moved(&given.x, step, v), ..given.clone() }))
     });
+    let names = NAMES.into_array();
     for slot in (0..list.len()).filter(|slot| !list[*slot].is_empty()) {
         // As above, a bias is measured against its weight.
         let scale = largest(&grads[slot]).max(largest(&grads[slot & !1]));
-        check(NAMES[slot], &grads[slot], scale, &|step, v| {
+        check(names[slot], &grads[slot], scale, &|step, v| {
             let mut list = at.clone();
             list[slot] = moved(&at[slot], step, v);
             loss(y(&list, &given))

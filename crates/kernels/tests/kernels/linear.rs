@@ -1,6 +1,6 @@
 //! The linear layer and the feed-forward network: parity, gradients, threads, sizes.
 
-use crate::layers::{assert_names_sizes, panic_message, widen_all};
+use crate::layers::{assert_names_sizes, in_turn, in_turn_mut, panic_message, widen_all};
 use crate::run::{unwritten, unwritten_like};
 use crate::support::{
     assert_close, assert_same_bits_with_any_threads, check_gradient, check_pairs, values, widen,
@@ -8,7 +8,7 @@ use crate::support::{
 use galerkin_kernels::activation::Activation;
 use galerkin_kernels::dropout::{Dropout, Key, Site};
 use galerkin_kernels::feed_forward::{self, FeedForward};
-use galerkin_kernels::linear::Linear;
+use galerkin_kernels::linear::{self, Linear};
 use galerkin_kernels::pointwise::Pointwise;
 use galerkin_kernels::{par, reference};
 
@@ -52,7 +52,7 @@ fn linear(rows: usize, [inputs, coordinates, outputs]: [usize; 3], activation: A
 
 fn linear_parameters(layer: &Linear) -> Vec<Vec<f32>> {
     let inputs = layer.inputs + layer.coordinates;
-    parameters(&[inputs * layer.outputs, layer.outputs], &[inputs; 2])
+    parameters(&layer.lengths().into_array(), &[inputs; 2])
 }
 
 fn linear_coordinates(layer: &Linear) -> Vec<f32> {
@@ -66,9 +66,10 @@ fn run_linear(layer: &Linear, list: &[Vec<f32>], x: &[f32], dy: &[f32]) -> [Vec<
     let (mut y, mut dx) = (unwritten(layer.rows * layer.outputs), unwritten(x.len()));
     let (mut dw, mut db) = (unwritten(w.len()), unwritten(b.len()));
     let mut workspace = unwritten(layer.workspace_len(par::threads()));
-    layer.forward((w, b), x, coordinates, &mut y, &mut workspace);
+    let (params, grads) = (linear::Params { w, b }, linear::Grads { w: &mut dw, b: &mut db });
+    layer.forward(&params, x, coordinates, &mut y, &mut workspace);
     workspace.fill(f32::NAN);
-    layer.backward((w, b), x, coordinates, dy, &mut dx, (&mut dw, &mut db), &mut workspace);
+    layer.backward(&params, x, coordinates, dy, &mut dx, grads, &mut workspace);
     [y, dx, dw, db]
 }
 
@@ -121,7 +122,7 @@ fn linear_gradients_are_those_of_the_reference() {
             check_gradient(&format!("{layer:?}: x"), &dx, &widen(&x), of_x, BACKWARD);
             check_pairs(
                 &format!("{layer:?}"),
-                &["w", "b"],
+                &linear::Parameters::NAMES.into_array(),
                 (&list, &[dw, db]),
                 |list| loss(&reference_linear(&layer, list, &widen(&x)), &dy),
                 BACKWARD,
@@ -168,10 +169,12 @@ fn linear_names_all_sizes_of_wrong_lengths() {
             let what = format!("buffer {short}, backward {backward}");
             let message = panic_message(&what, move || {
                 let [w, b, x, coordinates, y, workspace, dx, dw, db] = &mut buffers;
+                let params = linear::Params { w, b };
                 if backward {
-                    layer.backward((w, b), x, coordinates, y, dx, (dw, db), workspace);
+                    let grads = linear::Grads { w: dw, b: db };
+                    layer.backward(&params, x, coordinates, y, dx, grads, workspace);
                 } else {
-                    layer.forward((w, b), x, coordinates, y, workspace);
+                    layer.forward(&params, x, coordinates, y, workspace);
                 }
             });
             assert_names_sizes(&what, &message, &[11, 3, 2, 5]);
@@ -185,18 +188,17 @@ fn network(rows: usize, (inputs, hidden, outputs): (usize, usize, usize)) -> Fee
 }
 
 fn network_parameters(layer: &FeedForward) -> Vec<Vec<f32>> {
-    let FeedForward { inputs, hidden, outputs, .. } = *layer;
-    parameters(&[inputs * hidden, hidden, hidden * outputs, outputs], &[inputs, 1, hidden, 1])
+    let FeedForward { inputs, hidden, .. } = *layer;
+    let fan_in = feed_forward::Parameters { w_1: inputs, b_1: 1, w_2: hidden, b_2: 1 };
+    parameters(&layer.lengths().into_array(), &fan_in.into_array())
 }
 
 fn network_params<T>(list: &[Vec<T>]) -> feed_forward::Params<'_, T> {
-    let [w_1, b_1, w_2, b_2] = list else { panic!("the network has 4 parameters") };
-    feed_forward::Params { w_1, b_1, w_2, b_2 }
+    feed_forward::Parameters::NAMES.map(in_turn(list))
 }
 
 fn network_grads(list: &mut [Vec<f32>]) -> feed_forward::Grads<'_> {
-    let [w_1, b_1, w_2, b_2] = list else { panic!("the network has 4 parameters") };
-    feed_forward::Grads { w_1, b_1, w_2, b_2 }
+    feed_forward::Parameters::NAMES.map(in_turn_mut(list))
 }
 
 /// y, dx and the gradients; every buffer starts as NaN.
@@ -219,14 +221,13 @@ fn run_network(
 fn reference_network(layer: &FeedForward, list: &[Vec<f64>], x: &[f64]) -> Vec<f64> {
     let FeedForward { rows, inputs, hidden, outputs, activation, .. } = *layer;
     let dropout = Dropout { rate: layer.dropout, key: layer.key, site: Site::Hidden };
-    let [w_1, b_1, w_2, b_2] = list else { panic!("the network has 4 parameters") };
+    let params = network_params(list);
     if inputs == outputs {
-        let params = [w_1, b_1, w_2, b_2].map(|p| p.as_slice());
-        return reference::feed_forward(x, params, rows, inputs, hidden, activation, &dropout);
+        return reference::feed_forward(x, &params, rows, inputs, hidden, activation, &dropout);
     }
-    let mut h = reference::linear(x, w_1, b_1, rows, inputs, hidden, activation);
+    let mut h = reference::linear(x, params.w_1, params.b_1, rows, inputs, hidden, activation);
     reference::drop_out(&dropout, &mut h);
-    reference::linear(&h, w_2, b_2, rows, hidden, outputs, Activation::None)
+    reference::linear(&h, params.w_2, params.b_2, rows, hidden, outputs, Activation::None)
 }
 
 #[test]
@@ -261,7 +262,7 @@ fn network_gradients_are_those_of_the_reference() {
                 check_gradient(&format!("{layer:?}: x"), &dx, &widen(&x), of_x, BACKWARD);
                 check_pairs(
                     &format!("{layer:?}"),
-                    &["w_1", "b_1", "w_2", "b_2"],
+                    &feed_forward::Parameters::NAMES.into_array(),
                     (&list, &grads),
                     |list| loss(&reference_network(&layer, list, &widen(&x)), &dy),
                     BACKWARD,
@@ -297,7 +298,7 @@ fn network_without_rows_is_defined_and_without_width_refused() {
 #[test]
 fn network_names_all_sizes_of_wrong_lengths() {
     let layer = network(11, (3, 7, 5));
-    let parameters = [21, 7, 35, 5];
+    let parameters = layer.lengths().into_array();
     // parameters, x, y or dy, workspace, dx, gradients
     let lengths = [&parameters[..], &[33, 55, layer.workspace_len(1), 33], &parameters].concat();
     for short in 0..lengths.len() {

@@ -29,7 +29,7 @@ fn roundings(terms: usize) -> f64 {
 
 /// x, w, b of a shape.
 fn conv_data(shape: &Conv3x3) -> [Vec<f32>; 3] {
-    [values(1, shape.x_len()), values(2, shape.w_len()), values(3, shape.b_len())]
+    [values(1, shape.x_len()), values(2, shape.lengths().w), values(3, shape.lengths().b)]
 }
 
 fn conv_forward(shape: &Conv3x3, data: &[Vec<f32>; 3]) -> Vec<f32> {

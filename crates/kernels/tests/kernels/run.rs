@@ -1,6 +1,6 @@
 //! One call that runs a layer's kernels forward and backward.
 
-use crate::layers::{Given, attention_params, encoder_params};
+use crate::layers::{Given, attention_params, encoder_params, in_turn_mut};
 use galerkin_kernels::attention::{self, Attention};
 use galerkin_kernels::encoder::{self, EncoderLayer};
 use galerkin_kernels::par;
@@ -99,22 +99,14 @@ fn encoder_once(layer: &EncoderLayer, list: &[Vec<f32>], given: &Given, dy: &[f3
     layer.forward(&params, input, &mut y, &mut saved, &mut workspace);
     workspace.fill(f32::NAN);
     layer.backward(&params, input, &saved, dy, &mut dx, encoder_grads(&mut grads), &mut workspace);
-    let weights = run_attention_weights(&layer.attention, &list[..12], given);
+    let weights = run_attention_weights(&layer.attention, &list[..attention::Parameters::COUNT], given);
     Run { y, dx, grads, weights }
 }
 
 pub fn attention_grads(list: &mut [Vec<f32>]) -> attention::Grads<'_> {
-    let [w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o] = list else {
-        panic!("attention has 12 parameters")
-    };
-    attention::Grads { w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o }
+    attention::Parameters::NAMES.map(in_turn_mut(list))
 }
 
 pub fn encoder_grads(list: &mut [Vec<f32>]) -> encoder::Grads<'_> {
-    let (inner, outer) = list.split_at_mut(12);
-    let [w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2] = outer else {
-        panic!("an encoder layer has 20 parameters")
-    };
-    let attention = attention_grads(inner);
-    encoder::Grads { attention, w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2 }
+    encoder::Parameters::NAMES.map(in_turn_mut(list))
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use burn::backend::{Flex, TensorMetadata, flex::FlexTensor};
 use burn::tensor::{Shape, TensorData};
-use galerkin_kernels::{attention, conv3x3, encoder, feed_forward, par, spectral};
+use galerkin_kernels::{attention, par};
 
 use super::extension::{Call, FusedOps, Op, Operands};
 use super::spare;
@@ -12,31 +12,26 @@ use super::spare;
 impl FusedOps for Flex {
     fn fused(call: &Call, operands: &Operands<FlexTensor>) -> (FlexTensor, FlexTensor) {
         let operands = operands.clone().contiguous();
-        let (x, params) = (slice(&operands.inputs[0]), &mut operands.inputs[1..].iter().map(slice));
+        let (x, params) = (slice(&operands.inputs[0]), in_turn(operands.inputs[1..].iter().map(slice)));
         let input = operands.input(call.weighted);
         let threads = par::threads();
         let mut y = spare::take(call.output.num_elements());
         let mut saved = spare::take(call.op.saved_len());
         with_workspace(call.op.workspace_len(threads), |workspace| match &call.op {
-            Op::Attention(op) => {
-                op.forward(&attention_params(params, op), input, &mut y, &mut saved, workspace)
-            }
-            Op::Encoder(op) => op.forward(&encoder_params(params, op), input, &mut y, &mut saved, workspace),
-            Op::Linear(op) => {
-                let [w, b] = take(params, [true; 2]);
-                op.forward((w, b), x, input.coordinates, &mut y, workspace);
-            }
-            Op::FeedForward(op) => op.forward(&feed_forward_params(params), x, &mut y, workspace),
+            Op::Attention(op) => op.forward(&op.lengths().map(params), input, &mut y, &mut saved, workspace),
+            Op::Encoder(op) => op.forward(&op.lengths().map(params), input, &mut y, &mut saved, workspace),
+            Op::Linear(op) => op.forward(&op.lengths().map(params), x, input.coordinates, &mut y, workspace),
+            Op::FeedForward(op) => op.forward(&op.lengths().map(params), x, &mut y, workspace),
             Op::Spectral1d(op, plan) => {
-                op.forward(plan, &spectral_params(params, op.pointwise), x, &mut y, &mut saved, workspace)
+                op.forward(plan, &op.lengths().map(params), x, &mut y, &mut saved, workspace)
             }
             Op::Spectral2d(op, plan) => {
-                op.forward(plan, &spectral_params(params, op.pointwise), x, &mut y, &mut saved, workspace)
+                op.forward(plan, &op.lengths().map(params), x, &mut y, &mut saved, workspace)
             }
             Op::Spectral3d(op, plan) => {
-                op.forward(plan, &spectral_params(params, op.pointwise), x, &mut y, &mut saved, workspace)
+                op.forward(plan, &op.lengths().map(params), x, &mut y, &mut saved, workspace)
             }
-            Op::Conv3x3(op) => op.forward(x, conv_params(params, op.bias), &mut y, &mut saved, workspace),
+            Op::Conv3x3(op) => op.forward(x, op.lengths().map(params), &mut y, &mut saved, workspace),
             Op::Resize(plan, batch) => plan.forward(*batch, x, &mut y, workspace),
             Op::Pointwise(op) => op.forward(x, &mut y),
         });
@@ -54,53 +49,44 @@ impl FusedOps for Flex {
         let (mut operands, output_gradient) = (operands.contiguous(), contiguous(output_gradient));
         let dy = slice(&output_gradient);
         let kept = slice(&saved);
-        let (x, params) = (slice(&operands.inputs[0]), &mut operands.inputs[1..].iter().map(slice));
+        let (x, params) = (slice(&operands.inputs[0]), in_turn(operands.inputs[1..].iter().map(slice)));
         let input = operands.input(call.weighted);
         let mut gradients: Vec<Vec<f32>> = operands.inputs.iter().map(|t| spare::take(len(t))).collect();
         let (dx, rest) = gradients.split_first_mut().expect("every operation has an x");
-        let grads = &mut rest.iter_mut().map(Vec::as_mut_slice);
+        let grads = in_turn(rest.iter_mut().map(Vec::as_mut_slice));
         with_workspace(call.op.workspace_len(par::threads()), |workspace| match &call.op {
             Op::Attention(op) => {
-                let grads = attention_grads(grads, op);
-                op.backward(&attention_params(params, op), input, kept, dy, dx, grads, workspace);
+                let (params, grads) = (op.lengths().map(params), op.lengths().map(grads));
+                op.backward(&params, input, kept, dy, dx, grads, workspace);
             }
             Op::Encoder(op) => {
-                let attention = attention_grads(grads, &op.attention);
-                let [w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2] =
-                    take(grads, op.lengths().map(|len| len > 0));
-                let grads =
-                    encoder::Grads { attention, w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2 };
-                op.backward(&encoder_params(params, op), input, kept, dy, dx, grads, workspace);
+                let (params, grads) = (op.lengths().map(params), op.lengths().map(grads));
+                op.backward(&params, input, kept, dy, dx, grads, workspace);
             }
             Op::Linear(op) => {
-                let ([w, b], [dw, db]) = (take(params, [true; 2]), take(grads, [true; 2]));
-                op.backward((w, b), x, input.coordinates, dy, dx, (dw, db), workspace);
+                let (params, grads) = (op.lengths().map(params), op.lengths().map(grads));
+                op.backward(&params, x, input.coordinates, dy, dx, grads, workspace);
             }
             Op::FeedForward(op) => {
-                let [w_1, b_1, w_2, b_2] = take(grads, [true; 4]);
-                let grads = feed_forward::Grads { w_1, b_1, w_2, b_2 };
-                op.backward(&feed_forward_params(params), x, dy, dx, grads, workspace);
+                let (params, grads) = (op.lengths().map(params), op.lengths().map(grads));
+                op.backward(&params, x, dy, dx, grads, workspace);
             }
             Op::Spectral1d(op, plan) => {
-                let (params, grads) =
-                    (spectral_params(params, op.pointwise), spectral_grads(grads, op.pointwise));
+                let (params, grads) = (op.lengths().map(params), op.lengths().map(grads));
                 op.backward(plan, &params, x, kept, dy, dx, grads, workspace);
             }
             Op::Spectral2d(op, plan) => {
-                let (params, grads) =
-                    (spectral_params(params, op.pointwise), spectral_grads(grads, op.pointwise));
+                let (params, grads) = (op.lengths().map(params), op.lengths().map(grads));
                 op.backward(plan, &params, x, kept, dy, dx, grads, workspace);
             }
             Op::Spectral3d(op, plan) => {
-                let (params, grads) =
-                    (spectral_params(params, op.pointwise), spectral_grads(grads, op.pointwise));
+                let (params, grads) = (op.lengths().map(params), op.lengths().map(grads));
                 op.backward(plan, &params, x, kept, dy, dx, grads, workspace);
             }
             Op::Conv3x3(op) => {
-                let [w, b] = take(grads, [true, op.bias]);
-                let params = conv_params(params, op.bias);
+                let (params, grads) = (op.lengths().map(params), op.lengths().map(grads));
                 let dx = x_wanted.then_some(dx.as_mut_slice());
-                op.backward(x, params, kept, dy, dx, conv3x3::Grads { w, b }, workspace);
+                op.backward(x, params, kept, dy, dx, grads, workspace);
             }
             Op::Resize(plan, batch) => plan.backward(*batch, x, dy, dx, workspace),
             Op::Pointwise(op) => op.backward(x, dy, dx),
@@ -194,50 +180,7 @@ impl Operands<FlexTensor> {
     }
 }
 
-/// The next slices, in order, an empty one where there is none.
-fn take<S: Default, const K: usize>(slices: &mut impl Iterator<Item = S>, present: [bool; K]) -> [S; K] {
-    present
-        .map(|present| if present { slices.next().expect("as many as the sizes say") } else { S::default() })
-}
-
-type Params<'a, 'i> = &'i mut dyn Iterator<Item = &'a [f32]>;
-type Grads<'a, 'i> = &'i mut dyn Iterator<Item = &'a mut [f32]>;
-
-fn attention_params<'a>(mut list: Params<'a, '_>, op: &attention::Attention) -> attention::Params<'a> {
-    let [w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o] =
-        take(&mut list, op.lengths().map(|len| len > 0));
-    attention::Params { w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o }
-}
-
-fn attention_grads<'a>(mut list: Grads<'a, '_>, op: &attention::Attention) -> attention::Grads<'a> {
-    let [w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o] =
-        take(&mut list, op.lengths().map(|len| len > 0));
-    attention::Grads { w_q, b_q, w_k, b_k, w_v, b_v, gamma_k, beta_k, gamma_qv, beta_qv, w_o, b_o }
-}
-
-fn encoder_params<'a>(mut list: Params<'a, '_>, op: &encoder::EncoderLayer) -> encoder::Params<'a> {
-    let attention = attention_params(&mut list, &op.attention);
-    let [w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2] =
-        take(&mut list, op.lengths().map(|len| len > 0));
-    encoder::Params { attention, w_1, b_1, w_2, b_2, gamma_1, beta_1, gamma_2, beta_2 }
-}
-
-fn feed_forward_params<'a>(mut list: Params<'a, '_>) -> feed_forward::Params<'a> {
-    let [w_1, b_1, w_2, b_2] = take(&mut list, [true; 4]);
-    feed_forward::Params { w_1, b_1, w_2, b_2 }
-}
-
-fn spectral_params<'a>(mut list: Params<'a, '_>, pointwise: bool) -> spectral::Params<'a> {
-    let [weights, w, b] = take(&mut list, [true, pointwise, pointwise]);
-    spectral::Params { weights, w, b }
-}
-
-fn spectral_grads<'a>(mut list: Grads<'a, '_>, pointwise: bool) -> spectral::Grads<'a> {
-    let [weights, w, b] = take(&mut list, [true, pointwise, pointwise]);
-    spectral::Grads { weights, w, b }
-}
-
-fn conv_params<'a>(mut list: Params<'a, '_>, bias: bool) -> conv3x3::Params<'a> {
-    let [w, b] = take(&mut list, [true, bias]);
-    conv3x3::Params { w, b }
+/// The slices one after the other, one for every length it is asked for; an empty one for a parameter that is absent, whose length is zero.
+fn in_turn<S: Default>(mut slices: impl Iterator<Item = S>) -> impl FnMut(usize) -> S {
+    move |len| if len > 0 { slices.next().expect("as many as the sizes say") } else { S::default() }
 }

@@ -27,14 +27,16 @@ use burn::backend::{Autodiff, DispatchDevice, Flex, GradientCheckpointingStrateg
 use burn::tensor::{DType, Device, Shape, Tensor};
 use galerkin_kernels::activation::Activation;
 use galerkin_kernels::attention::{self, Attention};
-use galerkin_kernels::conv3x3::Conv3x3;
+use galerkin_kernels::conv3x3::{self, Conv3x3};
 use galerkin_kernels::dropout::{Dropout, Key};
-use galerkin_kernels::encoder::EncoderLayer;
-use galerkin_kernels::feed_forward::FeedForward;
-use galerkin_kernels::linear::Linear;
+use galerkin_kernels::encoder::{self, EncoderLayer};
+use galerkin_kernels::feed_forward::{self, FeedForward};
+use galerkin_kernels::linear::{self, Linear};
 use galerkin_kernels::pointwise::Pointwise;
 use galerkin_kernels::resize::Resize;
-use galerkin_kernels::spectral::{Plan, Plan2d, Plan3d, SpectralConv1d, SpectralConv2d, SpectralConv3d};
+use galerkin_kernels::spectral::{
+    self, Plan, Plan2d, Plan3d, SpectralConv1d, SpectralConv2d, SpectralConv3d,
+};
 
 use crate::error::{Error, Result};
 use autodiff::Tracked;
@@ -129,9 +131,7 @@ pub fn attention(mut op: Attention, input: AttentionInput, params: AttentionPara
         return Ok(composed::attention(&op, input, params).0);
     }
     let call = Call { op: Op::Attention(op), output: input.x.shape(), weighted: input.weights.is_some() };
-    let mut operands = OperandTensors::attention(input);
-    operands.attention_params(params);
-    Ok(operands.run(call))
+    Ok(OperandTensors::attention(input).with(params.by_name().into_array()).run(call))
 }
 
 /// The attention weights after dropout: (B, H, D, D) for galerkin and linear, (B, H, n, n) for fourier and softmax. To look
@@ -173,11 +173,7 @@ pub fn encoder_layer(
         return Ok(composed::encoder_layer(&op, input, params));
     }
     let call = Call { op: Op::Encoder(op), output: input.x.shape(), weighted: input.weights.is_some() };
-    let mut operands = OperandTensors::attention(input);
-    operands.attention_params(params.attention);
-    operands.feed_forward_params(params.feed_forward);
-    params.norm.into_iter().flatten().for_each(|p| operands.push(p));
-    Ok(operands.run(call))
+    Ok(OperandTensors::attention(input).with(params.by_name().into_array()).run(call))
 }
 
 /// y = act([x | coordinates] W + b) over the last axis. Coordinates get no gradient.
@@ -212,9 +208,8 @@ pub fn linear<const D: usize>(
     let op = Op::Linear(Linear { rows, inputs, coordinates: p, outputs, activation });
     let mut operands = OperandTensors::new(x);
     coordinates.into_iter().for_each(|c| operands.push_constant(c));
-    operands.push(w);
-    operands.push(b);
-    Ok(operands.run(Call { op, output, weighted: false }))
+    let params = linear::Parameters { w: some(w), b: some(b) };
+    Ok(operands.with(params.into_array()).run(Call { op, output, weighted: false }))
 }
 
 /// y = drop(act(x W₁ + b₁)) W₂ + b₂ over the last axis.
@@ -233,8 +228,7 @@ pub fn feed_forward<const D: usize>(
     if !has_kernels(&x) {
         return Ok(composed::feed_forward(&op, x, params));
     }
-    let mut operands = OperandTensors::new(x);
-    operands.feed_forward_params(params);
+    let operands = OperandTensors::new(x).with(params.by_name().into_array());
     Ok(operands.run(Call { op: Op::FeedForward(op), output, weighted: false }))
 }
 
@@ -282,9 +276,7 @@ pub fn spectral_3d(mut op: SpectralConv3d, x: Tensor<5>, params: SpectralParams)
 
 fn run_spectral<const D: usize>(op: Op, outputs: usize, x: Tensor<D>, params: SpectralParams) -> Tensor<D> {
     let (_, output) = with_channels(&x, outputs);
-    let mut operands = OperandTensors::new(x);
-    operands.push(params.weights);
-    operands.weight_and_bias(params.pointwise);
+    let operands = OperandTensors::new(x).with(params.by_name().into_array());
     operands.run(Call { op, output, weighted: false })
 }
 
@@ -307,9 +299,8 @@ pub fn conv3x3(
     if !has_kernels(&x) {
         return Ok(composed::conv3x3(&op, x, w, b));
     }
-    let mut operands = OperandTensors::new(x);
-    operands.push(w);
-    b.into_iter().for_each(|b| operands.push(b));
+    let params = conv3x3::Parameters { w: some(w), b: b.and_then(some) };
+    let operands = OperandTensors::new(x).with(params.into_array());
     let output = Shape::from([batch, n1, n2, outputs]);
     Ok(operands.run(Call { op: Op::Conv3x3(op), output, weighted: false }))
 }
@@ -361,8 +352,75 @@ fn is_flex(device: &Device) -> bool {
     matches!(device.clone().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
 }
 
-/// The tensors of a call, taken out of their wrapping. They are plain until the first one comes that is tracked; then the
-/// whole call is, and those that are not are constants in it.
+/// The parameters, each under the name that the kernels have for it; their fields have the order.
+impl AttentionParams {
+    fn by_name(self) -> attention::Parameters<Option<Operand>> {
+        let [gamma_k, beta_k, gamma_qv, beta_qv] = norms(self.norm);
+        let (w_o, b_o) = self.projection.unzip();
+        attention::Parameters {
+            w_q: some(self.w_q),
+            b_q: some(self.b_q),
+            w_k: some(self.w_k),
+            b_k: some(self.b_k),
+            w_v: some(self.w_v),
+            b_v: some(self.b_v),
+            gamma_k,
+            beta_k,
+            gamma_qv,
+            beta_qv,
+            w_o: w_o.and_then(some),
+            b_o: b_o.and_then(some),
+        }
+    }
+}
+
+impl FeedForwardParams {
+    fn by_name(self) -> feed_forward::Parameters<Option<Operand>> {
+        let Self { w_1, b_1, w_2, b_2 } = self;
+        feed_forward::Parameters { w_1: some(w_1), b_1: some(b_1), w_2: some(w_2), b_2: some(b_2) }
+    }
+}
+
+impl EncoderParams {
+    fn by_name(self) -> encoder::Parameters<Option<Operand>> {
+        let [gamma_1, beta_1, gamma_2, beta_2] = norms(self.norm);
+        let (attention, feed_forward) = (self.attention.by_name(), self.feed_forward.by_name());
+        encoder::Parameters { attention, feed_forward, gamma_1, beta_1, gamma_2, beta_2 }
+    }
+}
+
+impl SpectralParams {
+    fn by_name(self) -> spectral::Parameters<Option<Operand>> {
+        let (w, b) = self.pointwise.unzip();
+        spectral::Parameters { weights: some(self.weights), w: w.and_then(some), b: b.and_then(some) }
+    }
+}
+
+fn norms(norm: Option<[Tensor<1>; 4]>) -> [Option<Operand>; 4] {
+    norm.map_or([const { None }; 4], |norm| norm.map(some))
+}
+
+fn some<const D: usize>(tensor: Tensor<D>) -> Option<Operand> {
+    Some(tensor.into())
+}
+
+/// A tensor taken out of its wrapping, whatever its rank.
+enum Operand {
+    Plain(FlexTensor),
+    Tracked(Tracked<Flex>, GradientCheckpointingStrategy),
+}
+
+impl<const D: usize> From<Tensor<D>> for Operand {
+    fn from(tensor: Tensor<D>) -> Self {
+        match tensor.gradient_checkpointing_strategy() {
+            None => Self::Plain(plain(tensor)),
+            Some(strategy) => Self::Tracked(tracked(tensor, strategy), strategy),
+        }
+    }
+}
+
+/// The tensors of a call. They are plain until the first one comes that is tracked; then the whole call is, and those that are
+/// not are constants in it.
 enum OperandTensors {
     Plain(Operands<FlexTensor>),
     Tracked(Operands<Tracked<Flex>>, GradientCheckpointingStrategy),
@@ -371,7 +429,7 @@ enum OperandTensors {
 impl OperandTensors {
     fn new<const D: usize>(x: Tensor<D>) -> Self {
         let mut operands = Self::Plain(Operands { inputs: Vec::new(), constants: Vec::new() });
-        operands.push(x);
+        operands.push(x.into());
         operands
     }
 
@@ -382,50 +440,33 @@ impl OperandTensors {
         operands
     }
 
-    fn push<const D: usize>(&mut self, tensor: Tensor<D>) {
-        self.track_with(&tensor);
-        match self {
-            Self::Plain(operands) => operands.inputs.push(plain(tensor)),
-            Self::Tracked(operands, _) => operands.inputs.push(tracked(tensor)),
+    /// And the parameters that are there.
+    fn with(mut self, params: impl IntoIterator<Item = Option<Operand>>) -> Self {
+        params.into_iter().flatten().for_each(|operand| self.push(operand));
+        self
+    }
+
+    fn push(&mut self, operand: Operand) {
+        if let (Self::Plain(operands), Operand::Tracked(_, strategy)) = (&mut *self, &operand) {
+            let constants =
+                |tensors: &mut Vec<FlexTensor>| tensors.drain(..).map(Tracked::<Flex>::new).collect();
+            let (inputs, constants) = (constants(&mut operands.inputs), constants(&mut operands.constants));
+            *self = Self::Tracked(Operands { inputs, constants }, *strategy);
+        }
+        match (self, operand) {
+            (Self::Plain(operands), Operand::Plain(tensor)) => operands.inputs.push(tensor),
+            (Self::Tracked(operands, _), Operand::Tracked(tensor, _)) => operands.inputs.push(tensor),
+            (Self::Tracked(operands, _), Operand::Plain(tensor)) => {
+                operands.inputs.push(Tracked::<Flex>::new(tensor))
+            }
+            (Self::Plain(_), Operand::Tracked(..)) => unreachable!("the call is tracked by now"),
         }
     }
 
     fn push_constant<const D: usize>(&mut self, tensor: Tensor<D>) {
         match self {
             Self::Plain(operands) => operands.constants.push(plain(tensor)),
-            Self::Tracked(operands, _) => operands.constants.push(tracked(tensor)),
-        }
-    }
-
-    fn track_with<const D: usize>(&mut self, tensor: &Tensor<D>) {
-        if let (Self::Plain(operands), Some(strategy)) =
-            (&mut *self, tensor.gradient_checkpointing_strategy())
-        {
-            let constants =
-                |tensors: &mut Vec<FlexTensor>| tensors.drain(..).map(Tracked::<Flex>::new).collect();
-            let (inputs, constants) = (constants(&mut operands.inputs), constants(&mut operands.constants));
-            *self = Self::Tracked(Operands { inputs, constants }, strategy);
-        }
-    }
-
-    fn attention_params(&mut self, params: AttentionParams) {
-        for (w, b) in [(params.w_q, params.b_q), (params.w_k, params.b_k), (params.w_v, params.b_v)] {
-            self.push(w);
-            self.push(b);
-        }
-        params.norm.into_iter().flatten().for_each(|p| self.push(p));
-        self.weight_and_bias(params.projection);
-    }
-
-    fn feed_forward_params(&mut self, params: FeedForwardParams) {
-        self.weight_and_bias(Some((params.w_1, params.b_1)));
-        self.weight_and_bias(Some((params.w_2, params.b_2)));
-    }
-
-    fn weight_and_bias(&mut self, pair: Option<(Tensor<2>, Tensor<1>)>) {
-        if let Some((w, b)) = pair {
-            self.push(w);
-            self.push(b);
+            Self::Tracked(operands, _) => operands.constants.push(Tracked::<Flex>::new(plain(tensor))),
         }
     }
 
@@ -455,14 +496,13 @@ fn plain<const D: usize>(tensor: Tensor<D>) -> FlexTensor {
     tensor.without_autodiff().try_into_primitive::<Flex>().expect(SAME_DEVICE)
 }
 
-/// A tensor of the tracking backend; a plain one becomes a constant.
-fn tracked<const D: usize>(tensor: Tensor<D>) -> Tracked<Flex> {
-    match tensor.gradient_checkpointing_strategy() {
-        None => Tracked::<Flex>::new(plain(tensor)),
-        Some(GradientCheckpointingStrategy::Disabled) => {
+/// A tensor of the tracking backend.
+fn tracked<const D: usize>(tensor: Tensor<D>, strategy: GradientCheckpointingStrategy) -> Tracked<Flex> {
+    match strategy {
+        GradientCheckpointingStrategy::Disabled => {
             tensor.try_into_primitive::<Autodiff<Flex, NoCheckpointing>>().expect(SAME_DEVICE)
         }
-        Some(GradientCheckpointingStrategy::Balanced) => {
+        GradientCheckpointingStrategy::Balanced => {
             tensor.try_into_primitive::<Autodiff<Flex, BalancedCheckpointing>>().expect(SAME_DEVICE)
         }
     }

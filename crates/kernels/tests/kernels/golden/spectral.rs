@@ -1,13 +1,13 @@
 //! Spectral convolutions.
 
 use super::{Case, Hyper, Layout, Who, gradients, load, plain, transposed};
-use crate::layers::widen_all;
+use crate::layers::{in_turn, in_turn_mut, widen_all};
 use crate::support::widen;
 use galerkin_kernels::activation::Activation;
 use galerkin_kernels::dropout::Key;
 use galerkin_kernels::par;
 use galerkin_kernels::reference;
-use galerkin_kernels::spectral::{Grads, Params, SpectralConv1d, SpectralConv2d};
+use galerkin_kernels::spectral::{Grads, Parameters, Params, SpectralConv1d, SpectralConv2d};
 use std::collections::BTreeMap;
 
 pub fn conv1d(case: &Case) {
@@ -132,12 +132,11 @@ fn layout(weights: Vec<(String, Vec<usize>)>, inputs: usize, outputs: usize) -> 
 }
 
 fn params<T>(list: &[Vec<T>]) -> Params<'_, T> {
-    Params { weights: &list[0], w: &list[1], b: &list[2] }
+    Parameters::NAMES.map(in_turn(list))
 }
 
 fn grads(list: &mut [Vec<f32>]) -> Grads<'_> {
-    let [weights, w, b] = list else { panic!("a spectral convolution has 3 parameters") };
-    Grads { weights, w, b }
+    Parameters::NAMES.map(in_turn_mut(list))
 }
 
 fn outputs<T>(y: Vec<T>, spectrum: Vec<T>) -> BTreeMap<String, Vec<T>> {
