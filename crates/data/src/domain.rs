@@ -7,6 +7,9 @@ use crate::error::{Error, Result};
 /// Most axes of a grid, and most coordinates of a point.
 pub const MOST_AXES: usize = 3;
 
+/// Most points along an axis: 16 GB of one channel on a line, more than anybody has in one sample.
+const MOST_POINTS: usize = u32::MAX as usize;
+
 /// Where values lie.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -105,13 +108,18 @@ impl Axis {
         Self { points: self.points.div_ceil(stride), ..self.clone() }
     }
 
-    fn check(&self) -> Result<()> {
+    /// `Ok` if it has a name, points and a length.
+    pub(crate) fn check(&self) -> Result<()> {
         let Self { name, points, origin, length, .. } = self;
         if name.is_empty() || *points == 0 {
             return Err(Error::setting(
                 format!("axis `{name}` of {points} points"),
                 "an axis has a name and points",
             ));
+        }
+        if *points > MOST_POINTS {
+            let what = format!("axis `{name}` of {points} points");
+            return Err(Error::setting(what, format!("an axis has at most {MOST_POINTS}")));
         }
         if !(length.is_finite() && *length > 0.0 && origin.is_finite()) {
             let what = format!("axis {name}: origin {origin}, length {length}");
@@ -170,7 +178,11 @@ impl Grid {
         // A single closed point has no interval; 1 is then the only stride.
         let intervals = |axis: &Axis| if axis.periodic { axis.points } else { axis.points.saturating_sub(1) };
         let common = self.axes.iter().map(intervals).reduce(greatest_common_divisor).unwrap_or(0).max(1);
-        (1..=common).filter(|stride| common.is_multiple_of(*stride)).collect()
+        // Divisors come in pairs, the smaller of which is at most the root: lengths come from files.
+        let low = (1..).take_while(|n: &usize| n.checked_mul(*n).is_some_and(|square| square <= common));
+        let low: Vec<_> = low.filter(|n| common.is_multiple_of(*n)).collect();
+        let high = low.iter().rev().map(|n| common / n).filter(|n| low.last() < Some(n));
+        low.iter().copied().chain(high).collect()
     }
 
     /// Points of the first axis on the grids that [`strides`](Self::strides) leave, most first.
@@ -204,6 +216,10 @@ impl Grid {
             if self.axes[..at].iter().any(|other| other.name == axis.name) {
                 return Err(Error::setting(format!("axis {}", axis.name), "two axes have this name"));
             }
+        }
+        let bytes = self.axes.iter().try_fold(size_of::<f64>(), |bytes, axis| bytes.checked_mul(axis.points));
+        if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
+            return Err(Error::setting(self.to_string(), "a grid has no more points than memory can hold"));
         }
         Ok(())
     }
@@ -343,7 +359,21 @@ mod tests {
     }
 
     #[test]
+    fn strides_are_the_divisors_of_all_intervals() {
+        for intervals in (1..200).chain([1 << 20, 999_983, 46_225, 30_030]) {
+            let expected: Vec<_> = (1..=intervals).filter(|n| intervals % n == 0).collect();
+            assert_eq!(Grid::unit(&[intervals], true).strides(), expected, "{intervals}");
+        }
+        assert_eq!(Grid::unit(&[1], false).strides(), [1]);
+        // As many as a description may name: 65,536 steps and not four billion.
+        assert_eq!(Grid::unit(&[MOST_POINTS], true).strides().len(), 32);
+    }
+
+    #[test]
     fn what_is_no_grid_is_refused() {
+        assert!(Grid::unit(&[MOST_POINTS + 1], true).check().is_err());
+        assert!(Grid::unit(&[MOST_POINTS; 3], true).check().is_err());
+        assert!(Grid::unit(&[MOST_POINTS], true).check().is_ok());
         assert!(Grid::unit(&[], true).check().is_err());
         assert!(Grid::unit(&[2, 2, 2, 2], true).check().is_err());
         assert!(Grid::unit(&[2, 0], true).check().is_err());

@@ -1,5 +1,9 @@
 //! What can be wrong with the files, arrays, settings and equations a caller hands in.
+//!
+//! Messages hold words of files that nobody trusts. They go through [`shown`] and its like where a message is put together, so that
+//! no file writes to a terminal what moves its cursor, and none fills it.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +12,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", shown_path(path))]
     Io {
         /// The file or folder.
         path: PathBuf,
@@ -16,7 +20,13 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A file does not hold what its format or its own header says it must.
-    #[error("{}: {place}: expected {expected}, found {found}", path.display())]
+    #[error(
+        "{}: {}: expected {}, found {}",
+        shown_path(path),
+        shown(place),
+        shown_text(expected),
+        shown_text(found)
+    )]
     Content {
         /// The file.
         path: PathBuf,
@@ -28,7 +38,12 @@ pub enum Error {
         found: String,
     },
     /// A variable exists but is no array of real numbers.
-    #[error("{}: variable `{variable}`: expected an array of real numbers, found {found}", path.display())]
+    #[error(
+        "{}: variable `{}`: expected an array of real numbers, found {}",
+        shown_path(path),
+        shown(variable),
+        shown_text(found)
+    )]
     Unsupported {
         /// The file.
         path: PathBuf,
@@ -38,7 +53,7 @@ pub enum Error {
         found: String,
     },
     /// A file has no variable of this name.
-    #[error("{}: no variable `{variable}`; the file has {known}", path.display())]
+    #[error("{}: no variable `{}`; the file has {}", shown_path(path), shown(variable), shown_text(known))]
     NoVariable {
         /// The file.
         path: PathBuf,
@@ -48,33 +63,41 @@ pub enum Error {
         known: String,
     },
     /// Part of an HDF5 file cannot be decoded.
-    #[error("{}: {place}: {source}", path.display())]
+    #[error("{}: {}: {}", shown_path(path), shown(place), shown_text(why))]
     Hdf5 {
         /// The file.
         path: PathBuf,
         /// The variable or the part of the file.
         place: String,
-        /// What the decoder found.
-        source: Box<hdf5_reader::error::Error>,
+        /// What the decoder found. Its words may be those of the file: as a cause it would be shown as it is.
+        why: String,
     },
     /// Part of a zip archive cannot be decoded.
-    #[error("{}: {place}: {source}", path.display())]
+    #[error("{}: {}: {}", shown_path(path), shown(place), shown_text(why))]
     Zip {
         /// The file.
         path: PathBuf,
         /// The entry or the part of the file.
         place: String,
         /// What the decoder found.
-        source: Box<zip::result::ZipError>,
+        why: String,
     },
-    /// A file of PyTorch cannot be read.
-    #[error(transparent)]
-    Torch(#[from] crate::io::torch::Error),
+    /// The system has not the memory that a file needs.
+    #[error("{}: {}: {bytes} bytes of memory are needed and cannot be had", shown_path(path), shown(place))]
+    Memory {
+        /// The file.
+        path: PathBuf,
+        /// The variable or the part of the file.
+        place: String,
+        /// Bytes asked for.
+        bytes: u64,
+    },
     /// A compressed variable is larger than its file makes likely.
     #[error(
-        "{}: variable `{variable}`: {bytes} bytes out of a file of {file}; more than 64 MB and more than {factor} times the file is \
+        "{}: variable `{}`: {bytes} bytes out of a file of {file}; more than 64 MB and more than {factor} times the file is \
          taken only from a file that is trusted: then allow a factor of {needed} (--expand {needed})",
-        path.display()
+        shown_path(path),
+        shown(variable)
     )]
     Expansion {
         /// The file.
@@ -91,7 +114,11 @@ pub enum Error {
         needed: u64,
     },
     /// The bytes of a file are not those its checksum was computed from.
-    #[error("{}: expected checksum {expected}, found {found}: the file was changed or damaged", path.display())]
+    #[error(
+        "{}: expected checksum {}, found {found}: the file was changed or damaged",
+        shown_path(path),
+        shown(expected)
+    )]
     Checksum {
         /// The file.
         path: PathBuf,
@@ -101,7 +128,7 @@ pub enum Error {
         found: String,
     },
     /// An array has another shape than it must have.
-    #[error("{what}: expected shape {expected}, found {found:?}")]
+    #[error("{}: expected shape {expected}, found {found:?}", shown_text(what))]
     Shape {
         /// The array.
         what: String,
@@ -122,7 +149,8 @@ pub enum Error {
     },
     /// Values that are not numbers or infinite, where numbers are needed.
     #[error(
-        "{what}: expected finite values, found {nan} NaN and {infinite} infinite, first in sample {sample}"
+        "{}: expected finite values, found {nan} NaN and {infinite} infinite, first in sample {sample}",
+        shown_text(what)
     )]
     NotFinite {
         /// The array.
@@ -135,7 +163,7 @@ pub enum Error {
         sample: usize,
     },
     /// A setting has no meaning.
-    #[error("{what}: {why}")]
+    #[error("{}: {}", shown_text(what), shown_text(why))]
     Setting {
         /// The setting, with its value.
         what: String,
@@ -143,15 +171,23 @@ pub enum Error {
         why: String,
     },
     /// A folder that is to be written is there already.
-    #[error("{} exists already", path.display())]
+    #[error("{} exists already", shown_path(path))]
     Exists {
         /// The folder.
         path: PathBuf,
     },
+    /// A folder that another process is writing.
+    #[error("{} is being written by {by}; wait for it, or choose another folder", path.display())]
+    Held {
+        /// The folder.
+        path: PathBuf,
+        /// Who writes it.
+        by: String,
+    },
     /// A half-written dataset belongs to other settings.
     #[error(
         "{} was begun with another {what}: expected {expected}, found {found}; finish it as it was begun, or delete it",
-        path.display()
+        shown_path(path)
     )]
     Begun {
         /// The half-written folder.
@@ -164,7 +200,7 @@ pub enum Error {
         found: String,
     },
     /// A half-written dataset does not hold what its record says.
-    #[error("{} is damaged: {reason}; delete the folder to begin again", path.display())]
+    #[error("{} is damaged: {}; delete the folder to begin again", shown_path(path), shown_text(reason))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -253,6 +289,52 @@ pub enum Error {
     },
 }
 
+/// Words of a file as a line of a terminal shows them: control characters, and those that turn the direction of writing or show
+/// nothing, by their numbers; at most 200 characters.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    escaped(text, MOST_OF_A_NAME, false)
+}
+
+/// The same for a message of several lines.
+pub fn shown_text(text: &str) -> Cow<'_, str> {
+    escaped(text, MOST_OF_A_TEXT, true)
+}
+
+/// The same for a path, which the system keeps short.
+fn shown_path(path: &Path) -> String {
+    escaped(&path.to_string_lossy(), usize::MAX, false).into_owned()
+}
+
+/// Characters of a name: longer than any that people give, and no more than a few lines.
+const MOST_OF_A_NAME: usize = 200;
+/// Characters of a message, which may list what there is.
+const MOST_OF_A_TEXT: usize = 8000;
+
+fn escaped(text: &str, most: usize, lines: bool) -> Cow<'_, str> {
+    let hidden = |c: char| {
+        let invisible = ['\u{200b}'..='\u{200f}', '\u{2028}'..='\u{202e}', '\u{2060}'..='\u{206f}'];
+        (c.is_control() && !(lines && c == '\n'))
+            || invisible.iter().any(|range| range.contains(&c))
+            || matches!(c, '\u{61c}' | '\u{feff}')
+    };
+    let end = text.char_indices().nth(most).map_or(text.len(), |(at, _)| at);
+    if end == text.len() && !text.contains(hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut words = String::new();
+    for c in text[..end].chars() {
+        if hidden(c) {
+            words.extend(c.escape_default());
+        } else {
+            words.push(c);
+        }
+    }
+    if end < text.len() {
+        words += &format!("… ({} bytes in all)", text.len());
+    }
+    Cow::Owned(words)
+}
+
 /// The result of everything that takes files or settings from outside.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -294,5 +376,47 @@ impl Error {
     /// An [`Error::Setting`].
     pub(crate) fn setting(what: impl Into<String>, why: impl Into<String>) -> Self {
         Error::Setting { what: what.into(), why: why.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_by_its_number() {
+        assert_eq!(shown("u_0 [π] \"x\" \\"), "u_0 [π] \"x\" \\");
+        assert!(matches!(shown("plain"), Cow::Borrowed("plain")));
+        assert_eq!(shown("\u{1b}[2Ja\r\n\u{202e}b\0"), "\\u{1b}[2Ja\\r\\n\\u{202e}b\\u{0}");
+        assert_eq!(shown_text("two\nlines\u{7}"), "two\nlines\\u{7}");
+        let long = "é".repeat(201);
+        assert_eq!(shown(&long), format!("{}… (402 bytes in all)", "é".repeat(200)));
+        assert_eq!(shown(&long[2..]), long[2..]);
+    }
+
+    #[test]
+    fn every_message_of_a_file_is_harmless() {
+        let evil = || "\u{1b}]0;x\u{7}".to_string();
+        let path = || PathBuf::from(evil());
+        let errors = [
+            Error::content(&path(), evil(), evil(), evil()),
+            Error::Unsupported { path: path(), variable: evil(), found: evil() },
+            Error::NoVariable { path: path(), variable: evil(), known: evil() },
+            Error::Expansion { path: path(), variable: evil(), bytes: 1, file: 1, factor: 1, needed: 1 },
+            Error::Memory { path: path(), place: evil(), bytes: 1 },
+            Error::Hdf5 { path: path(), place: evil(), why: evil() },
+            Error::Zip { path: path(), place: evil(), why: evil() },
+            Error::Checksum { path: path(), expected: evil(), found: "0".into() },
+            Error::setting(evil(), evil()),
+        ];
+        for error in errors {
+            // A cause would be printed behind it, as it is.
+            assert!(std::error::Error::source(&error).is_none(), "{error}");
+            let message = error.to_string();
+            assert!(
+                message.contains("\\u{1b}]0;x\\u{7}") && !message.contains(char::is_control),
+                "{message}"
+            );
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `meta.toml`: what a dataset folder says about its arrays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::{Axis, Domain, Grid};
 use crate::error::{Error, Result};
@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 /// The version of the folder's format.
 pub const FORMAT: u32 = 2;
+
+/// Most channels of an input or a target; every one has a name.
+pub(crate) const MOST_CHANNELS: usize = 1 << 16;
 
 /// The contents of `meta.toml`, for generated and for imported data alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,7 +64,14 @@ impl Meta {
         let table: toml::Table = text.parse().map_err(said)?;
         if !table.contains_key("format") {
             let before: Before = table.try_into().map_err(said)?;
-            return Ok(before.into());
+            // Before they are given names.
+            let most = before.input_channels.max(before.target_channels);
+            if most > MOST_CHANNELS {
+                return Err(format!("{most} channels, and there are at most {MOST_CHANNELS}"));
+            }
+            let meta = Self::from(before);
+            meta.check().map_err(|error| error.to_string())?;
+            return Ok(meta);
         }
         match table["format"].as_integer() {
             Some(format) if format == i64::from(FORMAT) => {}
@@ -83,9 +93,17 @@ impl Meta {
             if names.is_empty() {
                 return Err(Error::setting(what, "there is no channel"));
             }
-            if let Some(twice) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
-                return Err(Error::setting(format!("{what}: channel {}", twice.1), "two have this name"));
+            if names.len() > MOST_CHANNELS {
+                let why = format!("there are at most {MOST_CHANNELS} channels, found {}", names.len());
+                return Err(Error::setting(what, why));
             }
+            let mut seen = BTreeSet::new();
+            if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {
+                return Err(Error::setting(format!("{what}: channel {twice}"), "two have this name"));
+            }
+        }
+        if let Some(time) = &self.time {
+            time.check()?;
         }
         match &self.split {
             Some(split) => split.check(self.samples),
@@ -210,6 +228,9 @@ mod tests {
         assert_eq!(meta.domain, Grid::unit(&[16], true).into());
         assert_eq!(meta.checksums["targets.npy"], "ffffffff");
         assert_eq!(meta.problem, Some(Problem::Burgers(Burgers { points: 16, ..Burgers::default() })));
+        let many = text.replace("input_channels = 1", "input_channels = 9223372036854775807");
+        assert!(Meta::parse(&many).unwrap_err().contains("9223372036854775807 channels"));
+        assert!(Meta::parse(&text.replace("[16]", "[0]")).unwrap_err().contains("0 points"));
         let imported =
             text.replace("name = \"burgers\"\npoints = 16", "name = \"imported\"\nfiles = [\"a.mat\"]");
         let meta = Meta::parse(&imported).unwrap();
@@ -226,6 +247,8 @@ mod tests {
         assert!(wrong(|meta| meta.format = 3).contains("format 3"));
         assert!(wrong(|meta| meta.inputs.clear()).contains("no channel"));
         assert!(wrong(|meta| meta.inputs[1] = "a0".into()).contains("a0"));
+        assert!(wrong(|meta| meta.inputs = channel_names("a", 65_537)).contains("65537"));
+        assert!(wrong(|meta| meta.time = Some(Axis::unit("t", 0, false))).contains("`t` of 0 points"));
         assert!(wrong(|meta| meta.split = Some(Parts { train: [0, 4], ..Default::default() })).contains("4"));
     }
 

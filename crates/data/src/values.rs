@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::Array;
 use crate::domain::{Domain, Grid, Sharing};
 use crate::error::{Error, Result};
+use crate::io::memory::room;
 use crate::io::npy::Header;
 use crate::io::source::Source;
 use crate::pde::inverse::{pool, pooled_len};
@@ -240,7 +241,9 @@ impl Values {
 
     /// All samples as they are read now, in memory.
     pub(crate) fn into_memory(self) -> Result<Self> {
-        let mut values = Vec::new();
+        let lens = (0..self.samples).map(|index| self.shape(index).iter().product::<usize>());
+        let path = self.source().map_or(Path::new(self.name), Source::path);
+        let mut values = room(lens.sum(), path, self.name)?;
         for index in 0..self.samples {
             self.read(index, &mut values)?;
         }

@@ -33,6 +33,36 @@ fn samples_and_batches() {
 }
 
 #[test]
+fn fingerprints_tell_samples_apart() {
+    let dataset = numbered(true, &[3, 4, 2]);
+    let fingerprints: Vec<_> = (0..3).map(|index| dataset.fingerprint(index).unwrap()).collect();
+    assert!(fingerprints.iter().all(|text| text.len() == 16));
+    assert!(fingerprints[0] != fingerprints[1] && fingerprints[1] != fingerprints[2]);
+    let more = numbered(true, &[9, 4, 2]);
+    assert_eq!(more.fingerprint(2).unwrap(), fingerprints[2]);
+}
+
+#[test]
+fn any_damage_to_a_file_of_ours_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("normalizer.safetensors");
+    let array = |first: f32| Array { shape: vec![2, 1], values: vec![first, 2.5] };
+    let normalizer = Normalizer::new(array(-1.0), array(0.5)).unwrap();
+    normalizer.save(&path).unwrap();
+    assert_eq!(Normalizer::open(&path).unwrap(), normalizer);
+    let good = std::fs::read(&path).unwrap();
+    for at in 0..good.len() {
+        for bit in 0..8 {
+            let mut damaged = good.clone();
+            damaged[at] ^= 1 << bit;
+            std::fs::write(&path, &damaged).unwrap();
+            let error = Normalizer::open(&path).expect_err(&format!("bit {bit} of byte {at}")).to_string();
+            assert!(error.contains("normalizer.safetensors"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn coarser_grids_are_every_so_many_points() {
     let line = numbered(true, &[2, 12, 2]).subsample(3).unwrap();
     assert_eq!(line.grid().unwrap().points(), [4]);

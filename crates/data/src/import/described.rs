@@ -6,7 +6,7 @@ use super::write::{Along, Column, Piece, Target};
 use crate::error::{Error, Result};
 use crate::folder::Side;
 use crate::io::{File, Variable};
-use crate::meta::channel_names;
+use crate::meta::{MOST_CHANNELS, channel_names};
 
 /// One side of the dataset: variables, and what their axes are.
 #[derive(Debug)]
@@ -78,6 +78,18 @@ impl<'a> Described<'a> {
                 samples[*part] += shape[axis];
             }
             let Some(channels) = channels else { continue };
+            // Without samples a file of few bytes has any number of channels, and every one is given a name.
+            if samples.iter().all(|n| *n == 0) {
+                return Err(Error::setting(format!("`{}`", series.name), "there is no sample"));
+            }
+            if described.channels + channels > MOST_CHANNELS {
+                let why = format!(
+                    "expected at most {MOST_CHANNELS} channels, found {} with the axes {}",
+                    described.channels + channels,
+                    described.layout.text()
+                );
+                return Err(Error::setting(format!("`{}`", series.name), why));
+            }
             if described.samples.is_empty() {
                 described.samples = samples;
             } else if described.samples != samples {

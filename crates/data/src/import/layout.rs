@@ -183,7 +183,8 @@ impl Asked {
     }
 
     fn along(&self, axis: usize) -> usize {
-        self.shapes.iter().map(|shape| shape[axis]).sum()
+        // Arrays without values have axes of any length.
+        self.shapes.iter().fold(0, |sum: usize, shape| sum.saturating_add(shape[axis]))
     }
 
     fn describe(&self, layout: &Layout) -> String {

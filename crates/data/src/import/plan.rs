@@ -19,6 +19,10 @@ use crate::io::File;
 use crate::meta::{FORMAT, Meta};
 use crate::split::Parts;
 
+/// Most values of a sample that are the same at all points. They are written at every one: a file of few bytes, with many parameters and
+/// many points, would fill a disk.
+const MOST_PARAMETERS: usize = 1024;
+
 /// Everything that is written. Of the files, all is known but the values.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -53,6 +57,13 @@ impl Plan {
         }
 
         let place = Place::new(import, &files, known, &inputs, &targets)?;
+        if place.everywhere && inputs.channels > MOST_PARAMETERS {
+            let why = format!(
+                "expected at most {MOST_PARAMETERS} parameters, which are written at every point of the targets, found {}",
+                inputs.channels
+            );
+            return Err(Error::setting(format!("`{}`", inputs.name), why));
+        }
         let point_plan = point_plan(import, &files, all, offsets.as_ref(), &inputs, &targets)?;
         let domain = |grid: &Option<Grid>| match (grid, &point_plan) {
             (Some(grid), _) => Ok(Domain::Grid(grid.clone())),

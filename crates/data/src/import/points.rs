@@ -170,7 +170,8 @@ fn column(
     let held = holders(files, &all, name, flag)?;
     let shape = files[held[0]].variable(name)?.shape.clone();
     let along = |axis: usize| {
-        held.iter().filter_map(|at| files[*at].variable(name).ok()?.shape.get(axis).copied()).sum::<usize>()
+        let lens = held.iter().filter_map(|at| files[*at].variable(name).ok()?.shape.get(axis).copied());
+        lens.fold(0, usize::saturating_add)
     };
     let fits = |layout: &Layout| {
         layout.0.len() == shape.len()
@@ -280,7 +281,7 @@ fn cells(files: &[File], name: &str, from: usize, count: usize) -> Result<Array>
     if cells.values.is_empty() {
         return wrong("there are no cells".into());
     }
-    if least < from as f32 || most >= (from + count) as f32 {
+    if least < from as f32 || most >= from.saturating_add(count) as f32 {
         let mut why = format!("expected numbers of {count} points from {from} on, found {least} to {most}");
         if from == 0 && least == 1.0 && most == count as f32 {
             why += "; if points are counted from 1: --cells-from 1";

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::known::{self, Known};
 use super::layout::{Asked, Layout, Word};
 use super::{Import, Variables};
-use crate::error::{Error, Result};
-use crate::io::{self, File, Kind};
+use crate::error::{Error, Result, shown};
+use crate::io::{self, File};
 
 /// Samples that are for one thing.
 #[derive(Debug)]
@@ -85,7 +85,8 @@ pub(super) fn open(import: &Import) -> Result<(Vec<File>, Vec<Given>, Option<&'s
 fn list(files: &[File]) -> String {
     const MOST: usize = 20;
     let variables: Vec<_> = files.iter().flat_map(File::variables).collect();
-    let words = variables.iter().take(MOST).map(|variable| format!("{} {:?}", variable.name, variable.shape));
+    let words =
+        variables.iter().take(MOST).map(|variable| format!("{} {:?}", shown(&variable.name), variable.shape));
     let mut words = words.collect::<Vec<_>>().join(", ");
     if variables.len() > MOST {
         words += &format!(" and {} more", variables.len() - MOST);
@@ -117,16 +118,11 @@ pub(super) fn series(
 pub(super) fn holders(files: &[File], among: &[usize], name: &str, flag: &str) -> Result<Vec<usize>> {
     let mut held = Vec::new();
     for at in among.iter().copied() {
-        let Ok(variable) = files[at].variable(name) else { continue };
-        if let Kind::Other(found) = &variable.kind {
-            let (path, variable) = (files[at].path().into(), name.into());
-            return Err(Error::Unsupported { path, variable, found: found.clone() });
+        if files[at].variable(name).is_err() {
+            continue;
         }
-        // Far beyond every file; products of lengths stay numbers.
-        if variable.len() > isize::MAX as usize / size_of::<f64>() {
-            let found = format!("shape {:?}", variable.shape);
-            return Err(Error::content(files[at].path(), name, "a shape that memory can hold", found));
-        }
+        // Lengths are compared with the file before anything goes along them.
+        files[at].check(name)?;
         held.push(at);
     }
     if held.is_empty() {

@@ -1,7 +1,9 @@
 //! The types of number files hold, and their way to `f32`.
 
 use std::io::Read;
+use std::path::Path;
 
+use super::memory::room;
 use super::source::Source;
 use crate::error::{Error, Result};
 
@@ -144,25 +146,34 @@ pub(crate) const DEFLATE_RATIO: u64 = 1032;
 /// Numbers read and handed over at once: 256 kB, so that they and their bytes stay in a cache.
 pub(crate) const BLOCK: usize = 1 << 16;
 
-/// How many numbers a shape has, if their bytes can be counted at all.
+/// How many numbers a shape has, if their bytes can be counted at all. Also where an axis is empty, those of the others can be: whoever
+/// multiplies some lengths of a shape that was counted gets a number.
 pub(crate) fn count(shape: &[usize], element: Element) -> Option<usize> {
-    if shape.contains(&0) {
-        return Some(0);
-    }
-    let count = shape.iter().try_fold(1usize, |product, n| product.checked_mul(*n))?;
-    count.checked_mul(element.size().max(size_of::<f32>()))?;
-    Some(count)
+    let product = shape.iter().filter(|n| **n > 0).try_fold(1usize, |product, n| product.checked_mul(*n))?;
+    let bytes = product.checked_mul(element.size().max(size_of::<f32>()))?;
+    isize::try_from(bytes).ok()?;
+    Some(if shape.contains(&0) { 0 } else { product })
 }
 
 /// The values of an array row-major, from the order in which they are stored; `axes` are the axes from the slowest to the fastest.
-pub(crate) fn to_row_major(values: Vec<f32>, shape: &[usize], axes: &[usize]) -> Vec<f32> {
+/// `path` and `variable` are who needs the memory of a second copy.
+pub(crate) fn to_row_major(
+    values: Vec<f32>,
+    shape: &[usize],
+    axes: &[usize],
+    path: &Path,
+    variable: &str,
+) -> Result<Vec<f32>> {
     // Axes of length 1 may be anywhere.
     let long: Vec<_> = axes.iter().copied().filter(|axis| shape[*axis] > 1).collect();
     if long.is_sorted() || values.is_empty() {
-        return values;
+        return Ok(values);
     }
+    let mut result = room(values.len(), path, variable)?;
     if long.is_sorted_by(|a, b| a > b) {
-        return from_column_major(values, shape);
+        result.resize(values.len(), 0.0);
+        from_column_major(&values, shape, &mut result);
+        return Ok(result);
     }
     let mut strides = vec![0; shape.len()];
     axes.iter().rev().fold(1, |stride, axis| {
@@ -170,7 +181,8 @@ pub(crate) fn to_row_major(values: Vec<f32>, shape: &[usize], axes: &[usize]) ->
         stride * shape[*axis]
     });
     let mut places = Places::new(shape, &strides);
-    (0..values.len()).map(|_| values[places.next_place()]).collect()
+    result.extend((0..values.len()).map(|_| values[places.next_place()]));
+    Ok(result)
 }
 
 /// Places Σ index·stride, the last index running fastest.
@@ -203,19 +215,15 @@ impl<'a> Places<'a> {
     }
 }
 
-/// The values of an array that is stored with its first axis fastest, with its last axis fastest.
+/// The values of an array that is stored with its first axis fastest, with its last axis fastest; of two axes or more.
 ///
 /// Works on the plane of the first and the last axis, in squares that fit a cache, for every choice of the axes between.
-fn from_column_major(values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
+fn from_column_major(values: &[f32], shape: &[usize], result: &mut [f32]) {
     const SIDE: usize = 32;
-    if shape.iter().filter(|n| **n > 1).count() < 2 || values.is_empty() {
-        return values;
-    }
     let rank = shape.len();
     let (first, last) = (shape[0], shape[rank - 1]);
     let middle = &shape[1..rank - 1];
     let between: usize = middle.iter().product();
-    let mut result = vec![0.0; values.len()];
     for m in 0..between {
         // m counts the middle axes with the last fastest; `mirrored` is the same place counted with the first fastest.
         let (mut rest, mut mirrored, mut weight) = (m, 0, between);
@@ -234,7 +242,6 @@ fn from_column_major(values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
             }
         }
     }
-    result
 }
 
 /// Fills `buffer` as far as the stream goes and says how far that was.
@@ -261,7 +268,9 @@ mod tests {
             [vec![5], vec![3, 4], vec![33, 65], vec![2, 3, 4], vec![3, 1, 2, 5], vec![2, 0, 3], vec![1, 7, 1]]
         {
             let len: usize = shape.iter().product();
-            let found = from_column_major((0..len).map(|v| v as f32).collect(), &shape);
+            let axes: Vec<_> = (0..shape.len()).rev().collect();
+            let stored = (0..len).map(|v| v as f32).collect();
+            let found = to_row_major(stored, &shape, &axes, Path::new("x"), "x").unwrap();
             for (at, value) in found.iter().enumerate() {
                 // The place of a row-major index, counted column-major.
                 let (mut rest, mut place) = (at, 0);
@@ -290,13 +299,17 @@ mod tests {
                 *value = index.iter().zip(shape).fold(0, |at, (i, n)| at * n + i) as f32;
             }
             let expected: Vec<_> = (0..24).map(|v| v as f32).collect();
-            assert_eq!(to_row_major(stored, &shape, &axes), expected, "{axes:?}");
+            let found = to_row_major(stored, &shape, &axes, Path::new("x"), "x").unwrap();
+            assert_eq!(found, expected, "{axes:?}");
         }
     }
 
     #[test]
     fn counting_never_overflows() {
-        assert_eq!(count(&[usize::MAX, 0, 9], Element::F64), Some(0));
+        assert_eq!(count(&[0, 9], Element::F64), Some(0));
+        // What is empty and cannot be counted along its other axes is no array of anybody.
+        assert_eq!(count(&[0, usize::MAX], Element::U8), None);
+        assert_eq!(count(&[1 << 40, 0, 1 << 40], Element::F64), None);
         assert_eq!(count(&[usize::MAX, 2], Element::U8), None);
         assert_eq!(count(&[usize::MAX / 2], Element::F64), None);
         assert_eq!(count(&[], Element::F64), Some(1));

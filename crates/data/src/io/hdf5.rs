@@ -1,19 +1,21 @@
 //! HDF5, and MATLAB 7.3, which is HDF5 behind a header of 512 bytes with all axes reversed.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hdf5_reader::group::Group;
 use hdf5_reader::{
-    BytesStorage, Datatype, FileStorage, H5Type, Hdf5File, OpenOptions, SliceInfo, SliceInfoElem, Storage,
+    BytesStorage, Dataset, Datatype, FileStorage, H5Type, Hdf5File, OpenOptions, SliceInfo, SliceInfoElem,
+    Storage,
 };
 
 use super::element::{BLOCK, ByteOrder, DEFLATE_RATIO, Element, Take};
 use super::source::{Bytes, Source};
-use super::{Allowance, Format, Kind, Variable};
-use crate::error::{Error, Result};
+use super::{Allowance, Format, Kind, MOST_OF_NAMES, Variable};
+use crate::error::{Error, Result, shown};
 
-/// An open file.
-pub(super) struct Hdf5(Hdf5File);
+/// The datasets of an open file, one per variable; `None` if it could not be decoded. They are found once, when the file is listed.
+pub(super) struct Hdf5(Vec<Option<Dataset>>);
 
 impl std::fmt::Debug for Hdf5 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -43,23 +45,31 @@ pub(super) fn open(source: &Source, format: Format, allowance: Allowance) -> Res
         .with_max_object_header_bytes(usize::try_from(source.len()).unwrap_or(usize::MAX));
     let file = Hdf5File::from_storage_with_options(storage, options)
         .map_err(|error| wrong(source, "superblock", error))?;
-    let mut variables = Vec::new();
     let root = file.root_group().map_err(|error| wrong(source, "root group", error))?;
-    list(source, format, &root, "", 0, &mut variables)?;
-    Ok((variables, Hdf5(file)))
+    let mut listing = Listing {
+        source,
+        format,
+        variables: Vec::new(),
+        datasets: Vec::new(),
+        entered: HashMap::new(),
+        names: 0,
+    };
+    listing.follow(&root, "", &mut Vec::new())?;
+    Ok((listing.variables, Hdf5(listing.datasets)))
 }
 
 /// Slab by slab. A chunk is decoded as a whole, whatever its size: the decoder has no smaller parts.
 pub(super) fn scan(
     source: &Source,
-    Hdf5(file): &Hdf5,
+    Hdf5(datasets): &Hdf5,
+    at: usize,
     variable: &Variable,
     count: usize,
     allowance: Allowance,
     take: &mut Take<'_>,
 ) -> Result<()> {
     let name = &variable.name;
-    let dataset = file.dataset(name).map_err(|error| wrong(source, name, error))?;
+    let Some(dataset) = &datasets[at] else { unreachable!("only datasets are read") };
     let Some((element, _)) = element_of(dataset.dtype()) else { unreachable!("only numbers are read") };
     let bytes = (count * element.size()) as u64;
     // Only chunks can be compressed. Those that were never written take no bytes of the file at all; beyond what deflate can grow
@@ -74,21 +84,34 @@ pub(super) fn scan(
             format!("a file of {} bytes", source.len()),
         ));
     }
-    if dataset.chunks().is_some() {
-        allowance.check(source, name, bytes)?;
-    }
     if count == 0 {
         return Ok(());
     }
+    if let Some(chunk) = dataset.chunks() {
+        allowance.check(source, name, bytes)?;
+        // A chunk that was written takes bytes of the file, if only to say where it is, and every one is looked for.
+        let along = dataset.shape().iter().zip(&chunk).map(|(n, of)| n.div_ceil(u64::from(*of).max(1)));
+        let chunks = along.fold(1, u64::saturating_mul);
+        if chunks > source.len() {
+            let expected = format!("at most {} chunks, as many as the file has bytes", source.len());
+            return Err(Error::content(source.path(), name, expected, chunks.to_string()));
+        }
+    }
     let mut done = 0;
+    let mut block = Vec::with_capacity(count.min(BLOCK));
     for slab in slabs(dataset.shape(), dataset.chunks().as_deref(), element.size() as u64) {
         let values = dataset.read_slice::<Single>(&slab).map_err(|error| wrong(source, name, error))?;
-        let values: Vec<f32> = values.iter().map(|Single(value)| *value).collect();
         if values.len() > count - done {
             return Err(Error::content(source.path(), name, format!("{count} values"), "more"));
         }
-        for block in values.chunks(BLOCK) {
-            take(done, block)?;
+        let mut values = values.iter().map(|Single(value)| *value);
+        loop {
+            block.clear();
+            block.extend(values.by_ref().take(BLOCK));
+            if block.is_empty() {
+                break;
+            }
+            take(done, &block)?;
             done += block.len();
         }
     }
@@ -102,8 +125,10 @@ pub(super) fn scan(
 const SLAB: u64 = 8 << 20;
 /// Bytes of chunks that the decoder keeps. A chunk that reaches over several slabs is decoded once if it fits.
 const CACHE: usize = 64 << 20;
-/// Groups inside groups; links may go in circles.
+/// Groups inside groups.
 const DEEPEST: usize = 16;
+/// Names that links may give to one group. What is in it is listed under each.
+const MOST_ENTERED: usize = 16;
 /// Variables of one file; links may multiply them.
 const MOST_VARIABLES: usize = 100_000;
 
@@ -112,52 +137,85 @@ fn most_bytes(source: &Source) -> u64 {
     source.len().saturating_mul(DEFLATE_RATIO)
 }
 
-fn list(
-    source: &Source,
+/// A walk through the groups of a file.
+struct Listing<'a> {
+    source: &'a Source,
     format: Format,
-    group: &Group,
-    prefix: &str,
-    depth: usize,
-    variables: &mut Vec<Variable>,
-) -> Result<()> {
-    let place = if prefix.is_empty() { "root group" } else { prefix };
-    let (groups, datasets) = group.member_names().map_err(|error| wrong(source, place, error))?;
-    for name in datasets {
-        if variables.len() == MOST_VARIABLES {
-            let found = "more";
-            return Err(Error::content(
-                source.path(),
-                place,
-                format!("at most {MOST_VARIABLES} variables"),
-                found,
-            ));
+    variables: Vec<Variable>,
+    datasets: Vec<Option<Dataset>>,
+    /// How many times each group was entered, by its address.
+    entered: HashMap<u64, usize>,
+    /// Bytes of all names.
+    names: usize,
+}
+
+impl Listing<'_> {
+    /// Adds what is in a group; `path` are the addresses of the groups it lies in.
+    fn follow(&mut self, group: &Group, prefix: &str, path: &mut Vec<u64>) -> Result<()> {
+        let (source, format) = (self.source, self.format);
+        let place = if prefix.is_empty() { "root group" } else { prefix };
+        let address = group.address();
+        // A circle has nothing new.
+        if path.contains(&address) || path.len() > DEEPEST {
+            return Ok(());
         }
-        let full_name = format!("{prefix}{name}");
-        let (shape, kind) = match group.dataset(&name) {
-            Ok(dataset) => {
-                let mut shape = dataset.shape().iter().map(|n| *n as usize).collect::<Vec<_>>();
-                if format == Format::Mat73 {
-                    shape.reverse();
+        let entered = self.entered.entry(address).or_default();
+        *entered += 1;
+        if *entered > MOST_ENTERED {
+            let expected = format!("a group under at most {MOST_ENTERED} names");
+            return Err(Error::content(source.path(), place, expected, "more"));
+        }
+        let (groups, datasets) = group.member_names().map_err(|error| wrong(source, place, error))?;
+        for name in datasets {
+            let full_name = format!("{prefix}{name}");
+            self.count(&full_name, place)?;
+            let (shape, kind, dataset) = match group.dataset(&name) {
+                Ok(dataset) => {
+                    let mut shape = dataset.shape().iter().map(|n| *n as usize).collect::<Vec<_>>();
+                    if format == Format::Mat73 {
+                        shape.reverse();
+                    }
+                    let class = dataset.attribute("MATLAB_class").ok();
+                    let class = class.and_then(|class| class.read_string().ok());
+                    (shape, kind_of(dataset.dtype(), class.as_deref()), Some(dataset))
                 }
-                let class = dataset.attribute("MATLAB_class").ok().and_then(|class| class.read_string().ok());
-                (shape, kind_of(dataset.dtype(), class.as_deref()))
-            }
-            // One dataset of a kind the decoder does not know must not hide the others.
-            Err(error) => (vec![], Kind::Other(format!("a dataset that cannot be decoded ({error})"))),
-        };
-        let variable = Variable::new(full_name, shape, kind);
-        variables.push(if format == Format::Mat73 { variable.column_major() } else { variable });
-    }
-    for name in groups {
-        // MATLAB keeps the cells of cell arrays and its objects here.
-        let private = format == Format::Mat73 && name.starts_with('#');
-        if private || depth == DEEPEST {
-            continue;
+                // One dataset of a kind the decoder does not know must not hide the others.
+                Err(error) => {
+                    let words = format!("a dataset that cannot be decoded ({})", shown(&error.to_string()));
+                    (vec![], Kind::Other(words), None)
+                }
+            };
+            let variable = Variable::new(full_name, shape, kind);
+            self.variables.push(if format == Format::Mat73 { variable.column_major() } else { variable });
+            self.datasets.push(dataset);
         }
-        let child = group.group(&name).map_err(|error| wrong(source, &name, error))?;
-        list(source, format, &child, &format!("{prefix}{name}/"), depth + 1, variables)?;
+        path.push(address);
+        for name in groups {
+            // MATLAB keeps the cells of cell arrays and its objects here.
+            if format == Format::Mat73 && name.starts_with('#') {
+                continue;
+            }
+            let full_name = format!("{prefix}{name}/");
+            self.count(&full_name, place)?;
+            let child = group.group(&name).map_err(|error| wrong(source, &name, error))?;
+            self.follow(&child, &full_name, path)?;
+        }
+        path.pop();
+        Ok(())
     }
-    Ok(())
+
+    /// An error if there are too many variables, or too long names.
+    fn count(&mut self, name: &str, place: &str) -> Result<()> {
+        self.names += name.len();
+        let wrong = |expected: String| Err(Error::content(self.source.path(), place, expected, "more"));
+        if self.variables.len() == MOST_VARIABLES {
+            return wrong(format!("at most {MOST_VARIABLES} variables"));
+        }
+        if self.names > MOST_OF_NAMES {
+            return wrong(format!("names of at most {MOST_OF_NAMES} bytes together"));
+        }
+        Ok(())
+    }
 }
 
 /// What a dataset holds; MATLAB says so in an attribute, because text and logical values are stored as integers.
@@ -273,5 +331,5 @@ impl H5Type for Single {
 }
 
 fn wrong(source: &Source, place: &str, error: hdf5_reader::error::Error) -> Error {
-    Error::Hdf5 { path: source.path().into(), place: place.into(), source: Box::new(error) }
+    Error::Hdf5 { path: source.path().into(), place: place.into(), why: error.to_string() }
 }

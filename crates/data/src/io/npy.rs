@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::element::{ByteOrder, Element, Take, count};
+use super::memory::room;
 use super::source::Source;
 use super::{Kind, Variable};
 use crate::error::{Error, Result};
@@ -42,23 +43,26 @@ pub fn header(shape: &[usize]) -> Vec<u8> {
     bytes
 }
 
-/// A `.npy` file read run by run along its first axis, so that a large one needs little memory.
+/// The values of a `.npy` file, read run by run, so that a large one needs little memory.
 #[derive(Debug)]
-pub struct Rows {
+pub struct Runs {
     source: Source,
     header: Header,
+    /// Of a file in Fortran's order, whose values lie far apart, all of them.
+    whole: Option<Vec<f32>>,
 }
 
-impl Rows {
-    /// Opens a file of real numbers, the first axis the slowest.
+impl Runs {
+    /// Opens a file of real numbers.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let source = Source::open(path.as_ref())?;
+        let path = path.as_ref();
+        let source = Source::open(path)?;
         let header = Header::of_file(&source)?;
-        if header.fortran || header.shape.is_empty() {
-            let found = format!("shape {:?}, fortran_order {}", header.shape, header.fortran);
-            return Err(Error::content(source.path(), "header", "rows one after the other", found));
-        }
-        Ok(Self { source, header })
+        let whole = match header.fortran {
+            true => Some(super::open(path)?.read_first()?.values),
+            false => None,
+        };
+        Ok(Self { source, header, whole })
     }
 
     /// Length of every axis.
@@ -66,18 +70,20 @@ impl Rows {
         &self.header.shape
     }
 
-    /// Rows `first` and following, `count` of them, row-major.
+    /// Value `first` and following, `count` of them, row-major.
     pub fn read(&self, first: usize, count: usize) -> Result<Vec<f32>> {
-        let [rows, rest @ ..] = self.shape() else { return Ok(Vec::new()) };
-        if first.checked_add(count).is_none_or(|end| end > *rows) {
-            let why = format!("{} has {rows}", self.source.path().display());
-            return Err(Error::setting(format!("{count} rows from {first} on"), why));
+        let all = self.header.count();
+        if first.checked_add(count).is_none_or(|end| end > all) {
+            let why = format!("{} has {all}", self.source.path().display());
+            return Err(Error::setting(format!("{count} values from {first} on"), why));
         }
-        let len = rest.iter().product::<usize>();
-        let size = (len * self.header.element.size()) as u64;
+        if let Some(whole) = &self.whole {
+            return Ok(whole[first..first + count].to_vec());
+        }
+        let size = self.header.element.size() as u64;
         let offset = self.header.offset + first as u64 * size;
         let bytes = self.source.read_vec(offset, count as u64 * size, "values")?;
-        let mut values = Vec::with_capacity(count * len);
+        let mut values = room(count, self.source.path(), "values")?;
         self.header.element.decode(self.header.order, &bytes, &mut values);
         Ok(values)
     }

@@ -7,6 +7,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::memory::filled;
 use crate::error::{Error, Result};
 
 /// A file, or bytes in memory that stand for one.
@@ -25,11 +26,12 @@ pub(crate) enum Bytes {
 
 impl Source {
     pub(crate) fn open(path: &Path) -> Result<Self> {
+        // Before it is opened: opening a pipe waits for a writer, and opening a device may do anything.
+        regular(path, &std::fs::metadata(path).map_err(Error::io(path))?)?;
         let file = std::fs::File::open(path).map_err(Error::io(path))?;
+        // And of what was opened, in case the name came to mean another file.
         let metadata = file.metadata().map_err(Error::io(path))?;
-        if !metadata.is_file() {
-            return Err(Error::content(path, "path", "a file", "a folder or a device"));
-        }
+        regular(path, &metadata)?;
         Ok(Self { path: path.into(), len: metadata.len(), bytes: Bytes::File(Arc::new(file)) })
     }
 
@@ -66,7 +68,9 @@ impl Source {
     /// `len` bytes from `offset`, not allocated before they are known to exist.
     pub(crate) fn read_vec(&self, offset: u64, len: u64, place: &str) -> Result<Vec<u8>> {
         self.check_range(offset, len, place)?;
-        let mut buffer = vec![0; len as usize];
+        // A length that exists in a file may still be more than this machine counts to.
+        let count = usize::try_from(len).unwrap_or(usize::MAX);
+        let mut buffer = filled(0, count, &self.path, place)?;
         self.read_at(offset, &mut buffer, place)?;
         Ok(buffer)
     }
@@ -89,6 +93,30 @@ impl Source {
         let start = offset.min(self.len);
         Window { source: self, start, end: start + len.min(self.len - start), at: start }
     }
+}
+
+/// The text of a file of at most `largest` bytes, e.g. of a config. What is no regular file, longer or no UTF-8 is an error that names it.
+pub fn read_text(path: impl AsRef<Path>, largest: u64) -> Result<String> {
+    let source = Source::open(path.as_ref())?;
+    if source.len() > largest {
+        let found = format!("{} bytes", source.len());
+        return Err(Error::content(source.path(), "file", format!("at most {largest} bytes"), found));
+    }
+    let bytes = source.read_vec(0, source.len(), "file")?;
+    String::from_utf8(bytes).map_err(|error| {
+        let found = format!("others from byte {} on", error.utf8_error().valid_up_to());
+        Error::content(source.path(), "file", "letters of UTF-8", found)
+    })
+}
+
+/// An error for what has no length to judge by.
+fn regular(path: &Path, metadata: &std::fs::Metadata) -> Result<()> {
+    let found = match metadata.file_type() {
+        kind if kind.is_file() => return Ok(()),
+        kind if kind.is_dir() => "a folder",
+        _ => "a device or a pipe",
+    };
+    Err(Error::content(path, "path", "a file", found))
 }
 
 /// A stretch of a source as a stream.

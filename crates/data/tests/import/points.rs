@@ -49,7 +49,6 @@ fn points_are_shared_with_weights_and_cells() {
     );
     assert_eq!((domain.weights, domain.corners, meta.target_domain), (true, Some(3), None));
     let dataset = Dataset::open(&folder).unwrap();
-    dataset.verify().unwrap();
     let sample = dataset.sample(5).unwrap();
     assert_eq!(sample.input.values[4..6], [50_200.0, 50_201.0]);
     assert_eq!(sample.target.values, [50_000.0, 50_100.0, 50_200.0, 50_300.0]);
@@ -94,7 +93,6 @@ fn points_of_every_sample_come_in_one_variable_or_several() {
     );
     assert_eq!(meta.domain.points().unwrap().coordinates, words("px,py"));
     let dataset = Dataset::open(&folder).unwrap();
-    dataset.verify().unwrap();
     let sample = dataset.sample(3).unwrap();
     // Parameters of a sample stand at all its points.
     assert_eq!(
@@ -183,7 +181,6 @@ fn samples_may_have_different_numbers_of_points() {
     );
     assert_eq!(meta.domain.points().unwrap().sharing, Sharing::Ragged);
     let dataset = Dataset::open(&folder).unwrap();
-    dataset.verify().unwrap();
     assert_eq!(dataset.sample(0).unwrap().target.values, [0.0, 100.0]);
     assert!(dataset.sample(1).unwrap().target.values.is_empty());
     assert_eq!(dataset.sample(2).unwrap().input.values, [200.0, 201.0, 300.0, 301.0, 400.0, 401.0]);

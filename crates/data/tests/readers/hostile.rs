@@ -13,6 +13,8 @@ fn exercise(name: &str, bytes: Vec<u8>) {
     let named = |error: galerkin_data::Error| {
         let message = error.to_string();
         assert!(message.starts_with(name), "{message}");
+        let harmless = |c: char| c == '\n' || !c.is_control();
+        assert!(message.chars().all(harmless), "{message:?}");
     };
     let file = match File::from_bytes(name, bytes) {
         Ok(file) => file,

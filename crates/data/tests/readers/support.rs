@@ -8,7 +8,7 @@ pub fn fixture(name: &str) -> PathBuf {
 }
 
 /// One file of every format and layout the readers know.
-pub const EVERY_FORMAT: [&str; 17] = [
+pub const EVERY_FORMAT: [&str; 18] = [
     "mat/burgers_v5.mat",
     "mat/burgers_v5_compressed.mat",
     "mat/darcy_v5_narrow.mat",
@@ -20,6 +20,7 @@ pub const EVERY_FORMAT: [&str; 17] = [
     "written/classes_compressed.mat",
     "written/types.h5",
     "written/latest.h5",
+    "links/circle.h5",
     "written/types.npz",
     "written/compressed.npz",
     "written/version3.npy",

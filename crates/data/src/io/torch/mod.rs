@@ -3,7 +3,7 @@
 //! The file is a zip archive of uncompressed entries ([`torch.save`] since 1.6): `data.pkl`, a pickle that names the
 //! tensors, and `data/0`, `data/1`, … with their values. Pickle is a language whose programs may call any Python function. Here
 //! it is interpreted on plain values: the names of some functions and types that make up tensors and plain values are known, and
-//! any other name or operation ends the reading with an [`Error`] that says which.
+//! any other name or operation ends the reading with an error that says which.
 //!
 //! There are two ways to look at a file: as weights of a model ([`read`]: the state dict, its arrays in memory), and as data
 //! ([`crate::io::open`]: every tensor at any depth is a variable, `outer/inner`, and its values come block by block).
@@ -19,97 +19,19 @@
 mod archive;
 mod pickle;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
-use super::element::{BLOCK, ByteOrder, Element, Places, Take, to_row_major};
+use super::element::{BLOCK, ByteOrder, Element, Places, Take, count, to_row_major};
+use super::memory::room;
 use super::source::Source;
-use super::{Kind, Variable};
+use super::{Kind, MOST_OF_NAMES, Variable};
 use crate::Array;
+use crate::error::{Error, Result};
 pub(super) use archive::has_pickle;
 use archive::{Archive, Entry};
-use pickle::{Key, Numbers, Pickled, TensorView, Value};
-
-/// Why a file gives no tensors.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {problem}", path.display())]
-pub struct Error {
-    /// The file.
-    pub path: PathBuf,
-    /// What is wrong with it.
-    pub problem: Problem,
-}
-
-/// What can be wrong with a file.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Problem {
-    /// The operating system refused.
-    #[error("{0}")]
-    Io(std::io::Error),
-    /// The format of PyTorch before 1.6.
-    #[error(
-        "written in the format of PyTorch before 1.6; save it again with a newer one: \
-         torch.save(torch.load(path, map_location=\"cpu\"), path)"
-    )]
-    Old,
-    /// Not a zip archive, or a damaged one.
-    #[error("zip archive, {place}: {why}")]
-    Archive {
-        /// The entry or the part of the archive.
-        place: String,
-        /// The rule it breaks.
-        why: String,
-    },
-    /// The pickle has an operation that tensors and plain values do not need.
-    #[error("data.pkl, byte {at}: operation {opcode:#04x} has no place in a file of tensors")]
-    Opcode {
-        /// Where.
-        at: usize,
-        /// The operation.
-        opcode: u8,
-    },
-    /// The pickle names a function or type that tensors and plain values do not need. It was not called.
-    #[error(
-        "data.pkl, byte {at}: `{name}` has no place in a file of tensors; save the weights alone: \
-         torch.save(model.state_dict(), path), or data as a dictionary: torch.save({{\"x\": x, \"y\": y}}, path)"
-    )]
-    Global {
-        /// Where.
-        at: usize,
-        /// Module and name.
-        name: String,
-    },
-    /// The pickle breaks off or does not make sense.
-    #[error("data.pkl, byte {at}: {why}")]
-    Pickle {
-        /// Where.
-        at: usize,
-        /// The rule it breaks.
-        why: &'static str,
-    },
-    /// The pickle names too many things.
-    #[error("data.pkl: expected at most {most} things in lists and dictionaries, found more")]
-    Many {
-        /// How many are followed.
-        most: usize,
-    },
-    /// A tensor does not fit the values that are there.
-    #[error("tensor `{name}`: {why}")]
-    Tensor {
-        /// The tensor.
-        name: String,
-        /// The rule it breaks.
-        why: String,
-    },
-    /// The pickle holds no dictionary of tensors, neither itself nor under a usual key.
-    #[error("expected a state dict, or one under {UNDER:?}; found {found}")]
-    NoStateDict {
-        /// What is there instead.
-        found: String,
-    },
-}
+use pickle::{Key, Numbers, Pickled, TensorView, Tuple, Value};
 
 /// Keys under which training scripts put the state dict, in the order of looking.
 const UNDER: [&str; 3] = ["state_dict", "model_state_dict", "model"];
@@ -125,63 +47,62 @@ const MOST_NAMED: usize = 100_000;
 pub(super) const OLD: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19";
 
 /// The arrays of a state dict, also of one under `state_dict`, `model_state_dict` or `model`. Values are rounded to f32.
-pub fn read(path: impl AsRef<Path>) -> Result<BTreeMap<String, Array>, Error> {
-    let path = path.as_ref();
-    let source = Source::open(path).map_err(|error| match error {
-        crate::Error::Io { source, .. } => Problem::Io(source),
-        // A device or a pipe has no length to judge by.
-        _ => Problem::Io(std::io::Error::other("not a file")),
-    });
-    source.and_then(|source| read_state_dict(&source)).map_err(|problem| Error { path: path.into(), problem })
+pub fn read(path: impl AsRef<Path>) -> Result<BTreeMap<String, Array>> {
+    read_state_dict(&Source::open(path.as_ref())?)
 }
 
-/// The same from the bytes of a file.
-pub fn parse(file: &[u8]) -> Result<BTreeMap<String, Array>, Problem> {
-    read_state_dict(&Source::from_bytes(Path::new("bytes"), file.to_vec()))
+/// The same from the bytes of a file; `name` is what errors call it.
+pub fn from_bytes(name: impl AsRef<Path>, bytes: Vec<u8>) -> Result<BTreeMap<String, Array>> {
+    read_state_dict(&Source::from_bytes(name.as_ref(), bytes))
 }
 
-fn read_state_dict(source: &Source) -> Result<BTreeMap<String, Array>, Problem> {
+fn read_state_dict(source: &Source) -> Result<BTreeMap<String, Array>> {
     let archive = open_archive(source)?;
-    let pickle = archive.get("data.pkl")?.read(source, "data.pkl")?;
-    let pickled = pickle::run(&pickle)?;
+    let pickle = archive.get(source, "data.pkl")?.read(source, "data.pkl")?;
+    let pickled = pickle::run(&pickle, source.path())?;
     let mut left = source.len();
-    let mut checked = BTreeMap::new();
+    let mut checked = BTreeSet::new();
     let mut arrays = BTreeMap::new();
-    for (name, value) in state_dict(&pickled)? {
-        let fault = |why: String| Problem::Tensor { name: name.into(), why };
+    for (name, value) in state_dict(source, &pickled)? {
+        let fault = |expected: &str, found: &str| fault(source, name, expected, found);
         let Value::Tensor(tensor) = value else {
-            return Err(fault(format!("expected a tensor, found {}", value.kind())));
+            return Err(fault("a tensor", value.kind()));
         };
         let view = &pickled.tensors[tensor];
-        let tensor = Tensor::new(&pickled, view, name, &archive, left)?;
+        let tensor = Tensor::new(source, &pickled, view, name, &archive, left)?;
         left -= tensor.count as u64;
         let Numbers::Real(element) = tensor.numbers else {
-            return Err(fault("expected real numbers, found complex ones".into()));
+            return Err(fault("real numbers", "complex ones"));
         };
-        if checked.insert(view.key, ()).is_none() {
+        if checked.insert(view.key) {
             tensor.entry.check(source, &storage_name(view))?;
         }
-        let mut values = Vec::with_capacity(tensor.count);
-        let gathered = tensor.scan(source, element, &mut |_, block| {
+        let mut values = room(tensor.count, source.path(), name)?;
+        tensor.scan(source, element, &mut |_, block| {
             values.extend_from_slice(block);
             Ok(())
-        });
-        gathered.map_err(|error| fault(error.to_string()))?;
-        let array = Array { values: to_row_major(values, &tensor.shape, &tensor.order), shape: tensor.shape };
-        if arrays.insert(name.to_string(), array).is_some() {
-            return Err(fault("is there twice".into()));
+        })?;
+        let values = to_row_major(values, &tensor.shape, &tensor.order, source.path(), name)?;
+        if arrays.insert(name.to_string(), Array { shape: tensor.shape, values }).is_some() {
+            return Err(fault("a name of one tensor", "it twice"));
         }
     }
     Ok(arrays)
 }
 
+/// A tensor that is not what it must be.
+fn fault(source: &Source, name: &str, expected: impl Into<String>, found: impl Into<String>) -> Error {
+    Error::content(source.path(), format!("tensor `{name:.200}`"), expected, found)
+}
+
 /// Every tensor as a variable, and everything else in words.
-pub(super) fn open(source: &Source) -> Result<(Vec<Variable>, Tensors), Problem> {
+pub(super) fn open(source: &Source) -> Result<(Vec<Variable>, Tensors)> {
     let archive = open_archive(source)?;
-    let pickle = archive.get("data.pkl")?.read(source, "data.pkl")?;
-    let pickled = pickle::run(&pickle)?;
+    let pickle = archive.get(source, "data.pkl")?.read(source, "data.pkl")?;
+    let pickled = pickle::run(&pickle, source.path())?;
     let stem = source.path().file_stem().map_or("tensor".into(), |stem| stem.to_string_lossy().into_owned());
-    let mut listing = Listing { pickled: &pickled, named: 0, found: Vec::new() };
+    let mut listing =
+        Listing { source, pickled: &pickled, named: 0, bytes: 0, parts: HashMap::new(), found: Vec::new() };
     match pickled.root {
         root @ (Value::Dict(_) | Value::List(_) | Value::Tuple(_)) if listing.has_parts(root) => {
             listing.follow(root, "", 0)?;
@@ -189,13 +110,17 @@ pub(super) fn open(source: &Source) -> Result<(Vec<Variable>, Tensors), Problem>
         root => listing.found.push((stem, root)),
     }
     let (mut variables, mut tensors) = (Vec::new(), Vec::new());
+    // Tensors that show parts of one storage share the knowledge that it is sound.
+    let mut checked: HashMap<&str, Arc<OnceLock<()>>> = HashMap::new();
     for (name, value) in listing.found {
         let Value::Tensor(tensor) = value else {
             variables.push(Variable::new(name, vec![], Kind::Other(value.words())));
             tensors.push(None);
             continue;
         };
-        let tensor = Tensor::new(&pickled, &pickled.tensors[tensor], &name, &archive, source.len())?;
+        let view = &pickled.tensors[tensor];
+        let mut tensor = Tensor::new(source, &pickled, view, &name, &archive, source.len())?;
+        tensor.checked = checked.entry(view.key).or_default().clone();
         let kind = match tensor.numbers {
             Numbers::Real(element) => Kind::Numbers(element),
             Numbers::Complex(_) => Kind::Other("an array of complex numbers".into()),
@@ -208,18 +133,20 @@ pub(super) fn open(source: &Source) -> Result<(Vec<Variable>, Tensors), Problem>
     Ok((variables, Tensors(tensors)))
 }
 
-fn open_archive(source: &Source) -> Result<Archive, Problem> {
-    let head = source.read_vec(0, source.len().min(OLD.len() as u64), "first bytes");
-    if head.is_ok_and(|head| head == OLD) {
-        return Err(Problem::Old);
+fn open_archive(source: &Source) -> Result<Archive> {
+    let head = source.read_vec(0, source.len().min(OLD.len() as u64), "first bytes")?;
+    if head == OLD {
+        let found = "that of PyTorch before 1.6; save it again with a newer one: \
+                     torch.save(torch.load(path, map_location=\"cpu\"), path)";
+        return Err(Error::content(source.path(), "format", "that of PyTorch since 1.6", found));
     }
     let archive = Archive::open(source)?;
     if let Some(entry) = archive.find("byteorder") {
         // No order has a longer name; a longer entry is not read.
         let order = if entry.len > 16 { vec![b'?'] } else { entry.read(source, "byteorder")? };
         if order != b"little" {
-            let found = String::from_utf8_lossy(&order).into_owned();
-            return Err(archive::broken("byteorder", format!("expected `little`, found `{found:.16}`")));
+            let found = format!("`{:.16}`", String::from_utf8_lossy(&order));
+            return Err(archive::broken(source, "byteorder", "`little`", found));
         }
     }
     Ok(archive)
@@ -230,9 +157,13 @@ fn storage_name(view: &TensorView) -> String {
 }
 
 /// The entries of the dictionary that holds the tensors.
-fn state_dict<'p>(pickled: &Pickled<'p>) -> Result<Vec<(&'p str, Value<'p>)>, Problem> {
+fn state_dict<'p>(source: &Source, pickled: &Pickled<'p>) -> Result<Vec<(&'p str, Value<'p>)>> {
+    let none = |found: String| {
+        let expected = format!("a state dict, or one under {UNDER:?}");
+        Error::content(source.path(), "data.pkl", expected, found)
+    };
     let Value::Dict(root) = pickled.root else {
-        return Err(Problem::NoStateDict { found: pickled.root.kind().into() });
+        return Err(none(pickled.root.kind().into()));
     };
     // Keys of other kinds, such as the numbers of an optimiser's state, name no tensor of a model.
     let named = |dict| -> Vec<_> {
@@ -252,31 +183,51 @@ fn state_dict<'p>(pickled: &Pickled<'p>) -> Result<Vec<(&'p str, Value<'p>)>, Pr
     for (name, value) in entries.iter().take(4) {
         found += &format!(", `{name:.40}`: {}", value.kind());
     }
-    Err(Problem::NoStateDict { found })
+    Err(none(found))
 }
 
 /// A walk through lists and dictionaries.
 struct Listing<'p, 'a> {
+    source: &'p Source,
     pickled: &'p Pickled<'a>,
     /// Things seen, with and without a name of their own.
     named: usize,
+    /// Bytes of all names.
+    bytes: usize,
+    /// Which lists and tuples are looked into. One may be met many times, and is looked through once.
+    parts: HashMap<Parts, bool>,
     found: Vec<(String, Value<'a>)>,
+}
+
+/// A list or a tuple.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Parts {
+    List(u32),
+    Tuple(Tuple),
 }
 
 impl<'a> Listing<'_, 'a> {
     /// Whether it is looked into: dictionaries always, lists and tuples where tensors or dictionaries lie in them. A list of numbers
     /// is one thing.
-    fn has_parts(&self, value: Value<'a>) -> bool {
+    fn has_parts(&mut self, value: Value<'a>) -> bool {
         let part = |value: &Value| matches!(value, Value::Tensor(_) | Value::Dict(_));
+        let pickled = self.pickled;
         match value {
             Value::Dict(_) => true,
-            Value::List(list) => self.pickled.list(list).any(|value| part(&value)),
-            Value::Tuple(tuple) => self.pickled.items(tuple).iter().any(part),
+            Value::List(list) => {
+                let looked = || pickled.list(list).any(|value| part(&value));
+                *self.parts.entry(Parts::List(list)).or_insert_with(looked)
+            }
+            Value::Tuple(tuple) => {
+                let looked = || pickled.items(tuple).iter().any(part);
+                *self.parts.entry(Parts::Tuple(tuple)).or_insert_with(looked)
+            }
             _ => false,
         }
     }
 
-    fn follow(&mut self, value: Value<'a>, prefix: &str, depth: usize) -> Result<(), Problem> {
+    fn follow(&mut self, value: Value<'a>, prefix: &str, depth: usize) -> Result<()> {
+        let wrong = |expected: String| Error::content(self.source.path(), "data.pkl", expected, "more");
         let numbered = |at: usize, value| (Key::Int(at as i64), value);
         let parts: Vec<_> = match value {
             Value::Dict(dict) => self.pickled.dict(dict).take(MOST_NAMED + 1).collect(),
@@ -292,12 +243,14 @@ impl<'a> Listing<'_, 'a> {
         };
         self.named += parts.len();
         if self.named > MOST_NAMED {
-            return Err(Problem::Many { most: MOST_NAMED });
+            return Err(wrong(format!("at most {MOST_NAMED} things in lists and dictionaries")));
         }
         for (key, value) in parts {
             let name = format!("{prefix}{key}");
-            if name.len() > LONGEST_NAME {
-                return Err(Problem::Pickle { at: 0, why: "expected names of at most 4096 bytes" });
+            self.bytes += name.len();
+            if name.len() > LONGEST_NAME || self.bytes > MOST_OF_NAMES {
+                let together = format!("of at most {MOST_OF_NAMES} together");
+                return Err(wrong(format!("names of at most {LONGEST_NAME} bytes, {together}")));
             }
             if depth < DEEPEST && self.has_parts(value) {
                 self.follow(value, &format!("{name}/"), depth + 1)?;
@@ -317,13 +270,12 @@ const LONGEST_NAME: usize = 4096;
 pub(super) struct Tensors(Vec<Option<Tensor>>);
 
 impl Tensors {
-    pub(super) fn scan(&self, source: &Source, at: usize, take: &mut Take<'_>) -> crate::Result<()> {
+    pub(super) fn scan(&self, source: &Source, at: usize, take: &mut Take<'_>) -> Result<()> {
         let Some(tensor) = &self.0[at] else { unreachable!("only tensors are read") };
         let Numbers::Real(element) = tensor.numbers else { unreachable!("only real numbers are read") };
         // Values are handed over as they are read, so that damage must be found before. Once is enough.
         if tensor.checked.get().is_none() {
-            let checked = tensor.entry.check(source, &tensor.storage);
-            checked.map_err(|problem| Error { path: source.path().into(), problem })?;
+            tensor.entry.check(source, &tensor.storage)?;
             let _ = tensor.checked.set(());
         }
         tensor.scan(source, element, take)
@@ -344,56 +296,55 @@ struct Tensor {
     offset: usize,
     count: usize,
     /// Set when the bytes of the storage agreed with their checksum.
-    checked: OnceLock<()>,
+    checked: Arc<OnceLock<()>>,
 }
 
 impl Tensor {
     /// Checks that it has at most `most` values and that all lie inside its storage.
     fn new(
+        source: &Source,
         pickled: &Pickled,
         view: &TensorView,
         name: &str,
         archive: &Archive,
         most: u64,
-    ) -> Result<Self, Problem> {
-        let entry = archive.get(&storage_name(view))?;
-        Self::check(pickled, view, entry, most).map_err(|why| Problem::Tensor { name: name.into(), why })
-    }
-
-    fn check(pickled: &Pickled, view: &TensorView, entry: Entry, most: u64) -> Result<Self, String> {
+    ) -> Result<Self> {
+        let entry = archive.get(source, &storage_name(view))?;
+        let wrong = |expected: &str, found: String| fault(source, name, expected, found);
         let size = view.numbers.size();
         if Some(entry.len) != (view.len as u64).checked_mul(size as u64) {
-            let (declared, bytes) = (view.len, entry.len);
-            return Err(format!(
-                "expected a storage of {declared} values of {size} bytes, found {bytes} bytes"
-            ));
+            let expected = format!("a storage of {} values of {size} bytes", view.len);
+            return Err(wrong(&expected, format!("{} bytes", entry.len)));
         }
-        let sizes = |what: &str, tuple| -> Result<Vec<usize>, String> {
+        let sizes = |what: &str, tuple| -> Result<Vec<usize>> {
             let items = pickled.items(tuple);
             if items.len() > MOST_AXES {
-                return Err(format!("expected at most {MOST_AXES} axes, found {}", items.len()));
+                return Err(wrong(&format!("at most {MOST_AXES} axes"), items.len().to_string()));
             }
+            let expected = format!("lengths from 0 on in its {what}");
             let size = |item: &Value| match item {
-                Value::Int(size) => usize::try_from(*size).map_err(|_| format!("found {size} in its {what}")),
-                other => Err(format!("found {} in its {what}", other.kind())),
+                Value::Int(size) => usize::try_from(*size).map_err(|_| wrong(&expected, size.to_string())),
+                other => Err(wrong(&expected, other.kind().into())),
             };
             items.iter().map(size).collect()
         };
         let (shape, strides) = (sizes("shape", view.shape)?, sizes("strides", view.strides)?);
         if shape.len() != strides.len() {
-            return Err(format!("shape {shape:?} with strides {strides:?}"));
+            return Err(wrong("a stride per axis", format!("shape {shape:?} with strides {strides:?}")));
         }
-        let count = shape.iter().try_fold(1usize, |count, size| count.checked_mul(*size));
-        let Some(count) = count.filter(|count| *count as u64 <= most) else {
-            return Err(format!("shape {shape:?} is larger than the file can account for"));
+        let (Numbers::Real(element) | Numbers::Complex(element)) = view.numbers;
+        let Some(count) = count(&shape, element).filter(|count| *count as u64 <= most) else {
+            let expected = format!("at most {most} values, which the file can account for");
+            return Err(wrong(&expected, format!("shape {shape:?}")));
         };
         let last = shape.iter().zip(&strides).try_fold(view.offset, |last, (size, stride)| {
             last.checked_add(size.saturating_sub(1).checked_mul(*stride)?)
         });
         if count > 0 && last.is_none_or(|last| last >= view.len) {
             let (offset, len) = (view.offset, view.len);
-            return Err(format!(
-                "shape {shape:?} with strides {strides:?} from {offset} runs out of a storage of {len} values"
+            return Err(wrong(
+                &format!("values inside a storage of {len}"),
+                format!("shape {shape:?} with strides {strides:?} from {offset} on"),
             ));
         }
         let mut order: Vec<_> = (0..shape.len()).collect();
@@ -408,12 +359,16 @@ impl Tensor {
             order,
             offset: view.offset,
             count,
-            checked: OnceLock::new(),
+            checked: Arc::default(),
         })
     }
 
     /// Its values, block by block in the order of its axes' strides.
-    fn scan(&self, source: &Source, element: Element, take: &mut Take<'_>) -> crate::Result<()> {
+    fn scan(&self, source: &Source, element: Element, take: &mut Take<'_>) -> Result<()> {
+        // The place of the first value was compared with the storage only if there is one.
+        if self.count == 0 {
+            return Ok(());
+        }
         let size = element.size();
         let shape: Vec<_> = self.order.iter().map(|axis| self.shape[*axis]).collect();
         let strides: Vec<_> = self.order.iter().map(|axis| self.strides[*axis]).collect();
@@ -464,7 +419,7 @@ const LONGEST: usize = 1 << 20;
 
 impl Window<'_> {
     /// The bytes of value number `at` of the storage.
-    fn value(&mut self, at: usize) -> crate::Result<&[u8]> {
+    fn value(&mut self, at: usize) -> Result<&[u8]> {
         let byte = (at * self.size) as u64;
         let end = self.start + self.bytes.len() as u64;
         if byte < self.start || byte + self.size as u64 > end {

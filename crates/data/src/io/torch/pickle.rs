@@ -5,8 +5,9 @@
 //! recursive. Every operation adds at most one entry to a pool.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use super::Problem;
+use crate::error::{Error, Result};
 use crate::io::Element;
 
 /// What ran: the value it ended with, and the pools.
@@ -46,7 +47,7 @@ pub(super) enum Value<'a> {
 }
 
 /// A stretch of the pool of items.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Tuple {
     start: u32,
     len: u32,
@@ -103,13 +104,13 @@ pub(super) struct TensorView<'a> {
     pub strides: Tuple,
 }
 
-/// Runs a pickle to its end.
-pub(super) fn run(pickle: &[u8]) -> Result<Pickled<'_>, Problem> {
+/// Runs a pickle of the file `path` to its end.
+pub(super) fn run<'a>(pickle: &'a [u8], path: &'a Path) -> Result<Pickled<'a>> {
     // Numbers into pools are 32 bits wide.
     if u32::try_from(pickle.len()).is_err() {
-        return Err(Problem::Pickle { at: 0, why: "expected less than 4 GiB" });
+        return Err(Error::content(path, "data.pkl", "less than 4 GiB", format!("{} bytes", pickle.len())));
     }
-    let mut machine = Machine { pickle, ..Machine::default() };
+    let mut machine = Machine::new(pickle, path);
     let root = loop {
         if let Some(root) = machine.step()? {
             break root;
@@ -177,7 +178,8 @@ impl Value<'_> {
             Value::Bool(value) => format!("the truth value {value}"),
             Value::Int(value) => format!("the number {value}"),
             Value::Float(value) => format!("the number {value}"),
-            Value::Text(text) if text.chars().count() <= 40 => format!("the text {text:?}"),
+            // Of a text that may be long and be here many times, no more than this is looked at.
+            Value::Text(text) if text.chars().nth(40).is_none() => format!("the text {text:?}"),
             other => other.kind().into(),
         }
     }
@@ -237,9 +239,13 @@ impl Numbers {
 /// Python's own pickler never has more on the stack than about twice the thousand entries it writes at once.
 const MOST_ON_STACK: usize = 1 << 16;
 
-#[derive(Default)]
+/// Bytes of the key of a storage, which is a number. Every tensor has its storage's.
+const LONGEST_KEY: usize = 64;
+
 struct Machine<'a> {
     pickle: &'a [u8],
+    /// The file, for messages.
+    path: &'a Path,
     /// Next byte.
     at: usize,
     /// First byte of the running operation.
@@ -258,8 +264,27 @@ struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
+    fn new(pickle: &'a [u8], path: &'a Path) -> Self {
+        Self {
+            pickle,
+            path,
+            at: 0,
+            begin: 0,
+            stack: Vec::new(),
+            marks: Vec::new(),
+            memo: BTreeMap::new(),
+            items: Vec::new(),
+            dicts: 0,
+            entries: Vec::new(),
+            lists: 0,
+            elements: Vec::new(),
+            storages: Vec::new(),
+            tensors: Vec::new(),
+        }
+    }
+
     /// One operation; the last one gives the result.
-    fn step(&mut self) -> Result<Option<Value<'a>>, Problem> {
+    fn step(&mut self) -> Result<Option<Value<'a>>> {
         self.begin = self.at;
         let opcode = self.number(1)? as u8;
         match opcode {
@@ -314,7 +339,7 @@ impl<'a> Machine<'a> {
                 let from = self.since_mark()?;
                 self.stack.truncate(from);
                 if self.stack.last() != Some(&Value::Set) {
-                    return Err(self.fault("expected a set and what is in it"));
+                    return Err(self.fault("a set and what is in it"));
                 }
             }
             0x91 => {
@@ -339,13 +364,13 @@ impl<'a> Machine<'a> {
             }
             0x93 => match (self.pop()?, self.pop()?) {
                 (Value::Text(name), Value::Text(module)) => self.global(module, name)?,
-                _ => return Err(self.fault("expected two names")),
+                _ => return Err(self.fault("two names")),
             },
             b'R' => self.reduce()?,
             // BUILD: what else a dictionary carries, such as the versions of modules.
             b'b' => match (self.pop()?, self.stack.last()) {
                 (Value::Dict(_), Some(Value::Dict(_))) => {}
-                _ => return Err(self.fault("expected a dictionary and its attributes")),
+                _ => return Err(self.fault("a dictionary and its attributes")),
             },
             b'Q' => self.storage()?,
             // BINPUT, LONG_BINPUT, MEMOIZE, BINGET, LONG_BINGET
@@ -354,13 +379,16 @@ impl<'a> Machine<'a> {
             0x94 => self.keep(self.memo.len() as u32)?,
             b'h' => self.fetch(1)?,
             b'j' => self.fetch(4)?,
-            _ => return Err(Problem::Opcode { at: self.begin, opcode }),
+            _ => {
+                let found = format!("operation {opcode:#04x}, which has no place in a file of tensors");
+                return Err(self.wrong("an operation of tensors and plain values", &found));
+            }
         }
         Ok(None)
     }
 
     /// A function or type, if it is one of those that tensors and plain values are made of.
-    fn global(&mut self, module: &str, name: &str) -> Result<(), Problem> {
+    fn global(&mut self, module: &str, name: &str) -> Result<()> {
         let known = match (module, name) {
             ("collections", "OrderedDict") => Some(Known::OrderedDict),
             ("torch._utils", "_rebuild_tensor_v2") => Some(Known::RebuildTensor),
@@ -378,15 +406,21 @@ impl<'a> Machine<'a> {
         };
         match known {
             Some(known) => self.push(Value::Known(known)),
-            None => Err(Problem::Global { at: self.begin, name: format!("{module:.80}.{name:.80}") }),
+            None => {
+                let found = format!(
+                    "`{module:.80}.{name:.80}`, which has no place in a file of tensors and was not called; save the weights alone: \
+                     torch.save(model.state_dict(), path), or data as a dictionary: torch.save({{\"x\": x, \"y\": y}}, path)"
+                );
+                Err(self.wrong("a function or type of tensors and plain values", &found))
+            }
         }
     }
 
     /// The calls that make tensors and plain values.
-    fn reduce(&mut self) -> Result<(), Problem> {
+    fn reduce(&mut self) -> Result<()> {
         let (arguments, function) = (self.pop()?, self.pop()?);
         let (Value::Tuple(arguments), Value::Known(function)) = (arguments, function) else {
-            return Err(self.fault("expected a function and its arguments"));
+            return Err(self.fault("a function and its arguments"));
         };
         match (function, self.arguments(arguments)) {
             (Known::OrderedDict, []) => self.dict(),
@@ -428,14 +462,13 @@ impl<'a> Machine<'a> {
                         [Value::Known(Known::Type(numbers))] | [Value::Known(Known::Type(numbers)), _],
                     ) => {
                         if !storage.len.is_multiple_of(numbers.size()) {
-                            return Err(self.fault("expected a storage of whole values"));
+                            return Err(self.fault("a storage of whole values"));
                         }
                         (*numbers, storage.len / numbers.size())
                     }
                     _ => return Err(self.fault(ARGUMENTS)),
                 };
-                let offset =
-                    usize::try_from(offset).map_err(|_| self.fault("expected an offset of at least 0"))?;
+                let offset = usize::try_from(offset).map_err(|_| self.fault("an offset of at least 0"))?;
                 self.tensors.push(TensorView { key: storage.key, numbers, len, offset, shape, strides });
                 self.push(Value::Tensor(self.tensors.len() - 1))
             }
@@ -444,8 +477,8 @@ impl<'a> Machine<'a> {
     }
 
     /// BINPERSID: ("storage", type, key, device, number of values). The device does not matter.
-    fn storage(&mut self) -> Result<(), Problem> {
-        const WHY: &str = "expected a storage: its type, key, device and number of values";
+    fn storage(&mut self) -> Result<()> {
+        const WHY: &str = "a storage: its type, key, device and number of values";
         let Value::Tuple(id) = self.pop()? else { return Err(self.fault(WHY)) };
         let [Value::Text("storage"), Value::Known(known), Value::Text(key), Value::Text(_), Value::Int(len)] =
             *self.arguments(id)
@@ -458,6 +491,10 @@ impl<'a> Machine<'a> {
             _ => return Err(self.fault(WHY)),
         };
         let len = usize::try_from(len).map_err(|_| self.fault(WHY))?;
+        if key.len() > LONGEST_KEY {
+            let expected = format!("a storage whose key has at most {LONGEST_KEY} bytes");
+            return Err(self.wrong(&expected, &key.len().to_string()));
+        }
         self.storages.push(Storage { numbers, key, len });
         self.push(Value::Storage(self.storages.len() as u32 - 1))
     }
@@ -466,16 +503,16 @@ impl<'a> Machine<'a> {
         &self.items[start as usize..][..len as usize]
     }
 
-    fn dict(&mut self) -> Result<(), Problem> {
+    fn dict(&mut self) -> Result<()> {
         self.dicts += 1;
         self.push(Value::Dict(self.dicts))
     }
 
     /// Pairs on the stack from `from` on go into the dictionary under them.
-    fn set_items(&mut self, from: usize) -> Result<(), Problem> {
+    fn set_items(&mut self, from: usize) -> Result<()> {
         let pairs = self.stack.split_off(from);
         let (Some(Value::Dict(dict)), true) = (self.stack.last(), pairs.len().is_multiple_of(2)) else {
-            return Err(self.fault("expected a dictionary, keys and values"));
+            return Err(self.fault("a dictionary, keys and values"));
         };
         for pair in pairs.chunks_exact(2) {
             let key = match pair[0] {
@@ -488,15 +525,15 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn list(&mut self) -> Result<(), Problem> {
+    fn list(&mut self) -> Result<()> {
         self.lists += 1;
         self.push(Value::List(self.lists))
     }
 
     /// What is on the stack from `from` on goes into the list under it.
-    fn append(&mut self, from: usize) -> Result<(), Problem> {
+    fn append(&mut self, from: usize) -> Result<()> {
         let Some(Value::List(list)) = from.checked_sub(1).and_then(|under| self.stack.get(under)) else {
-            return Err(self.fault("expected a list and what is in it"));
+            return Err(self.fault("a list and what is in it"));
         };
         let list = *list;
         self.elements.extend(self.stack.drain(from..).map(|value| (list, value)));
@@ -504,109 +541,119 @@ impl<'a> Machine<'a> {
     }
 
     /// What is on the stack from `from` on becomes a tuple.
-    fn tuple(&mut self, from: usize) -> Result<(), Problem> {
+    fn tuple(&mut self, from: usize) -> Result<()> {
         let start = self.items.len() as u32;
         self.items.extend(self.stack.drain(from..));
         self.push(Value::Tuple(Tuple { start, len: self.items.len() as u32 - start }))
     }
 
-    fn mark(&mut self) -> Result<(), Problem> {
+    fn mark(&mut self) -> Result<()> {
         if self.marks.len() >= MOST_ON_STACK {
-            return Err(self.fault(FULL));
+            return Err(self.wrong("less on the stack", "more"));
         }
         self.marks.push(self.stack.len());
         Ok(())
     }
 
-    fn since_mark(&mut self) -> Result<usize, Problem> {
+    fn since_mark(&mut self) -> Result<usize> {
         let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len());
-        mark.ok_or_else(|| self.fault("expected a mark"))
+        mark.ok_or_else(|| self.fault("a mark"))
     }
 
-    fn push(&mut self, value: Value<'a>) -> Result<(), Problem> {
+    fn push(&mut self, value: Value<'a>) -> Result<()> {
         if self.stack.len() >= MOST_ON_STACK {
-            return Err(self.fault(FULL));
+            return Err(self.wrong("less on the stack", "more"));
         }
         self.stack.push(value);
         Ok(())
     }
 
-    fn pop(&mut self) -> Result<Value<'a>, Problem> {
+    fn pop(&mut self) -> Result<Value<'a>> {
         self.stack.pop().ok_or_else(|| self.fault(EMPTY))
     }
 
-    fn put(&mut self, width: usize) -> Result<(), Problem> {
+    fn put(&mut self, width: usize) -> Result<()> {
         let place = self.number(width)? as u32;
         self.keep(place)
     }
 
-    fn keep(&mut self, place: u32) -> Result<(), Problem> {
+    fn keep(&mut self, place: u32) -> Result<()> {
         let value = *self.stack.last().ok_or_else(|| self.fault(EMPTY))?;
         self.memo.insert(place, value);
         Ok(())
     }
 
-    fn fetch(&mut self, width: usize) -> Result<(), Problem> {
+    fn fetch(&mut self, width: usize) -> Result<()> {
         let place = self.number(width)? as u32;
         let value = self.memo.get(&place).copied();
-        self.push(value.ok_or_else(|| self.fault("expected a memo that was written before"))?)
+        self.push(value.ok_or_else(|| self.fault("a memo that was written before"))?)
     }
 
-    fn int(&mut self, width: usize) -> Result<(), Problem> {
+    fn int(&mut self, width: usize) -> Result<()> {
         let int = self.number(width)?;
         self.push(Value::Int(int as i64))
     }
 
     /// A length and as many bytes of a signed number.
-    fn long(&mut self) -> Result<(), Problem> {
+    fn long(&mut self) -> Result<()> {
         let width = self.number(1)? as usize;
         if width > 8 {
-            return Err(self.fault("expected a number of at most 64 bits"));
+            return Err(self.fault("a number of at most 64 bits"));
         }
         let unused = 64 - 8 * width as u32;
         let bits = self.number(width)?;
         self.push(Value::Int(bits.checked_shl(unused).unwrap_or(0) as i64 >> unused.min(63)))
     }
 
-    fn text(&mut self, width: usize) -> Result<(), Problem> {
+    fn text(&mut self, width: usize) -> Result<()> {
         let len = self.number(width)? as usize;
-        let text = std::str::from_utf8(self.bytes(len)?).map_err(|_| self.fault("expected UTF-8"))?;
+        let text = std::str::from_utf8(self.bytes(len)?)
+            .map_err(|_| self.wrong("letters of UTF-8", "other bytes"))?;
         self.push(Value::Text(text))
     }
 
-    fn raw(&mut self, width: usize) -> Result<(), Problem> {
+    fn raw(&mut self, width: usize) -> Result<()> {
         let len = self.number(width)? as usize;
         self.bytes(len)?;
         self.push(Value::Bytes)
     }
 
     /// Up to the end of the line, which is passed over.
-    fn line(&mut self) -> Result<&'a str, Problem> {
+    fn line(&mut self) -> Result<&'a str> {
         let rest = &self.pickle[self.at..];
-        let len = rest.iter().position(|byte| *byte == b'\n').ok_or_else(|| self.fault(SHORT))?;
+        let len = rest
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .ok_or_else(|| self.wrong("more bytes", "a pickle that breaks off"))?;
         self.at += len + 1;
-        std::str::from_utf8(&rest[..len]).map_err(|_| self.fault("expected UTF-8"))
+        std::str::from_utf8(&rest[..len]).map_err(|_| self.wrong("letters of UTF-8", "other bytes"))
     }
 
-    fn number(&mut self, width: usize) -> Result<u64, Problem> {
+    fn number(&mut self, width: usize) -> Result<u64> {
         Ok(self.bytes(width)?.iter().rev().fold(0, |number, byte| number << 8 | *byte as u64))
     }
 
-    fn bytes(&mut self, len: usize) -> Result<&'a [u8], Problem> {
-        let bytes = self.pickle[self.at..].get(..len).ok_or_else(|| self.fault(SHORT))?;
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8]> {
+        let bytes = self.pickle[self.at..]
+            .get(..len)
+            .ok_or_else(|| self.wrong("more bytes", "a pickle that breaks off"))?;
         self.at += len;
         Ok(bytes)
     }
 
-    fn fault(&self, why: &'static str) -> Problem {
-        Problem::Pickle { at: self.begin, why }
+    /// The running operation has not what it needs.
+    fn fault(&self, expected: &str) -> Error {
+        let opcode = self.pickle.get(self.begin).copied().unwrap_or(0);
+        self.wrong(expected, &format!("operation {opcode:#04x} without"))
+    }
+
+    fn wrong(&self, expected: &str, found: &str) -> Error {
+        Error::content(self.path, format!("data.pkl, byte {}", self.begin), expected, found)
     }
 }
 
-const ARGUMENTS: &str = "a function with arguments that it does not take";
-const EMPTY: &str = "expected a value on the stack, found none";
-const FULL: &str = "expected less on the stack";
-const SHORT: &str = "the pickle breaks off";
+const ARGUMENTS: &str = "a function with arguments that it takes";
+const EMPTY: &str = "a value on the stack";
 
 #[cfg(test)]
 mod tests {
@@ -614,11 +661,12 @@ mod tests {
 
     #[test]
     fn long_numbers_have_signs_and_any_length() {
-        let root = |pickle: &'static [u8]| run(pickle).map(|pickled| pickled.root).unwrap();
+        let path = Path::new("x.pt");
+        let root = |pickle: &'static [u8]| run(pickle, path).map(|pickled| pickled.root).unwrap();
         assert_eq!(root(b"\x8a\x00."), Value::Int(0));
         assert_eq!(root(b"\x8a\x01\xff."), Value::Int(-1));
         assert_eq!(root(b"\x8a\x02\xff\x00."), Value::Int(255));
         assert_eq!(root(b"\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80."), Value::Int(i64::MIN));
-        assert!(run(b"\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01.").is_err());
+        assert!(run(b"\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01.", path).is_err());
     }
 }
