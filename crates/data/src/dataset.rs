@@ -63,9 +63,14 @@ struct Noise {
 }
 
 impl Dataset {
-    /// Opens a folder; the samples stay where they are.
+    /// Opens a folder; the samples stay where they are. All files are read through and must have the checksums on record.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        let dataset = Self::open_unverified(path.as_ref())?;
+        dataset.verify()?;
+        Ok(dataset)
+    }
+
+    fn open_unverified(path: &Path) -> Result<Self> {
         let meta = folder::read_meta(path)?;
         let open_places = |side: Side, domain: Option<&Domain>| match domain.and_then(Domain::points) {
             Some(points) => Places::open(path, side, points, meta.samples).map(Some),
@@ -96,7 +101,17 @@ impl Dataset {
         let inputs = Values::open(&folder::inputs_path(path), inputs)?;
         let targets = Values::open(&folder::targets_path(path), targets)?;
         let others = meta.checksums.keys().filter(|name| ![INPUTS, TARGETS].contains(&name.as_str()));
-        let others: Result<_> = others.map(|name| Source::open(&path.join(name))).collect();
+        let others: Result<_> = others
+            .map(|name| match Path::new(name).file_name() == Some(name.as_ref()) {
+                true => Source::open(&path.join(name)),
+                false => Err(Error::content(
+                    &path.join(folder::META),
+                    "checksums",
+                    "names of files",
+                    name.as_str(),
+                )),
+            })
+            .collect();
         Ok(Self {
             inputs,
             targets,
@@ -153,17 +168,30 @@ impl Dataset {
         self.meta.as_deref()
     }
 
-    /// Reads all files through and compares their checksums with those on record. Arrays in memory have none.
-    pub fn verify(&self) -> Result<()> {
-        let Some(meta) = &self.meta else { return Ok(()) };
+    /// Compares the checksums of all files with those on record. A folder that somebody wrote by hand may have none, but not some.
+    fn verify(&self) -> Result<()> {
+        let Some(meta) = self.meta.as_ref().filter(|meta| !meta.checksums.is_empty()) else { return Ok(()) };
         let arrays = [&self.inputs, &self.targets].into_iter().filter_map(Values::source);
         for source in arrays.chain(&self.others) {
             let name = source.path().file_name().unwrap_or_default().to_string_lossy();
-            if let Some(expected) = meta.checksums.get(&*name) {
-                folder::verify(source, expected)?;
-            }
+            let Some(expected) = meta.checksums.get(&*name) else {
+                let path = source.path().with_file_name(folder::META);
+                return Err(Error::content(&path, "checksums", format!("one of {name}"), "none"));
+            };
+            folder::verify(source, expected)?;
         }
         Ok(())
+    }
+
+    /// What tells a sample from any other of its grid: the checksums of its input and of its target, as sixteen hexadecimal digits.
+    pub fn fingerprint(&self, index: usize) -> Result<String> {
+        let pair = self.sample(index)?;
+        let sum = |array: &Array| {
+            let mut hasher = crc32fast::Hasher::new();
+            array.values.iter().for_each(|value| hasher.update(&value.to_le_bytes()));
+            folder::checksum_text(hasher)
+        };
+        Ok(sum(&pair.input) + &sum(&pair.target))
     }
 
     /// The number of samples.

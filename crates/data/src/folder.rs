@@ -16,7 +16,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::io::{source::Source, write_whole};
+use crate::io::{read_text, source::Source, write_whole};
 use crate::meta::Meta;
 
 /// Name of the description.
@@ -57,15 +57,8 @@ pub(crate) fn read_meta(folder: &Path) -> Result<Meta> {
         let found = if folder.is_dir() { "none" } else { "no folder" };
         return Err(Error::content(folder, META, "the description of a dataset", found));
     }
-    let source = Source::open(&path)?;
-    if source.len() > LONGEST {
-        let found = format!("{} bytes", source.len());
-        return Err(Error::content(&path, "file", format!("at most {LONGEST} bytes"), found));
-    }
-    let text = source.read_vec(0, source.len(), "file")?;
     let wrong = |found: String| Error::content(&path, "file", "the description of a dataset", found);
-    let text = String::from_utf8(text).map_err(|error| wrong(error.to_string()))?;
-    Meta::parse(&text).map_err(wrong)
+    Meta::parse(&read_text(&path, LONGEST)?).map_err(wrong)
 }
 
 /// Writes the description, complete or not at all.

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::folder::{self, INPUTS, TARGETS};
-use crate::io::{npy, write_whole};
+use crate::io::{FolderLock, npy, write_whole};
 use crate::meta::{FORMAT, Meta, channel_names};
 use crate::pde::{self, Problem};
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,11 @@ pub fn write_dataset(
         return Err(Error::setting(format!("seed {seed}"), format!("it is at most {}", i64::MAX)));
     }
     let partial = with_suffix(folder, ".partial");
+    let mut lock = FolderLock::take(&partial)?;
+    if folder.exists() {
+        // Another process has finished it since.
+        return Err(Error::Exists { path: folder.into() });
+    }
     let version = env!("CARGO_PKG_VERSION").to_string();
     let mut record =
         begin(&partial, Record { complete: 0, samples, seed, version, problem: problem.clone() })?;
@@ -91,6 +96,7 @@ pub fn write_dataset(
     };
     folder::write_meta(&meta, &partial)?;
     fs::rename(&partial, folder).map_err(Error::io(folder))?;
+    lock.renamed(folder);
     let record = folder.join("progress.toml");
     fs::remove_file(&record).map_err(Error::io(&record))?;
     Ok(meta)
@@ -105,7 +111,6 @@ pub fn checksum(path: &Path) -> Result<String> {
 fn begin(partial: &Path, new: Record) -> Result<Record> {
     let path = partial.join("progress.toml");
     if !path.exists() {
-        fs::create_dir_all(partial).map_err(Error::io(partial))?;
         write_toml(&path, &new)?;
         return Ok(new);
     }

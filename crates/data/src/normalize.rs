@@ -1,14 +1,10 @@
 //! Normalisers: mean and deviation over samples, at every point of the grid or over all points.
 
-use std::collections::HashMap;
 use std::path::Path;
-
-use safetensors::Dtype;
-use safetensors::tensor::TensorView;
 
 use crate::Array;
 use crate::error::{Error, Result};
-use crate::io;
+use crate::io::Tensors;
 
 /// (x − mean)/(deviation + ε) and back, at every value of a sample.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,21 +44,22 @@ impl Normalizer {
 
     /// Writes `mean` and `std` as safetensors, complete or not at all.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let bytes = |array: &Array| array.values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
-        let (mean, deviation) = (bytes(&self.mean), bytes(&self.deviation));
-        let shape = &self.mean.shape;
-        let wrong = |error: safetensors::SafeTensorError| Error::setting("normaliser", error.to_string());
-        let view = |bytes| TensorView::new(Dtype::F32, shape.clone(), bytes).map_err(wrong);
-        let tensors = [("mean", view(&mean)?), ("std", view(&deviation)?)];
-        let metadata = HashMap::from([("eps".to_owned(), Self::EPS.to_string())]);
-        let file = safetensors::serialize(tensors, Some(metadata)).map_err(wrong)?;
-        io::write_whole(path.as_ref(), &file)
+        let arrays = [("mean", &self.mean), ("std", &self.deviation)];
+        let arrays = arrays.map(|(name, array)| (name.to_string(), array.clone()));
+        let metadata = [("eps".to_string(), Self::EPS.to_string())];
+        Tensors { arrays: arrays.into(), metadata: metadata.into() }.save(path)
     }
 
     /// Reads what [`save`](Self::save) wrote.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let file = io::open(path)?;
-        Self::new(file.read("mean")?, file.read("std")?)
+        let path = path.as_ref();
+        let Tensors { mut arrays, .. } = Tensors::open(path)?;
+        let mut take = |name: &str| {
+            let known = arrays.keys().cloned().collect::<Vec<_>>().join(", ");
+            let missing = || Error::NoVariable { path: path.into(), variable: name.into(), known };
+            arrays.remove(name).ok_or_else(missing)
+        };
+        Self::new(take("mean")?, take("std")?)
     }
 
     /// `Ok` if it takes samples of this shape (points…, channels).

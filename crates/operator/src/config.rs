@@ -138,28 +138,34 @@ fn none() -> String {
     "none".into()
 }
 
-/// Which settings stand in which section. Where a section has several kinds, those that all have the key say the same of it.
-const SECTIONS: &[(&str, &[(&str, &str)])] = &[
-    ("", RunConfig::SETTINGS),
-    ("data", DataConfig::SETTINGS),
-    ("network", &[("kind", "transformer | fno")]),
-    ("network", TransformerConfig::SETTINGS),
-    ("network", FnoConfig::SETTINGS),
-    ("network.output.resized", &[("from", "points along each axis of an input"), ("to", "of its output")]),
-    ("network.lift", &[("kind", "pointwise | interpolation: convolutions to a coarser grid and back")]),
-    ("network.lift", PointwiseLiftConfig::SETTINGS),
-    ("network.lift", InterpolationConfig::SETTINGS),
-    ("network.encoder", EncoderConfig::SETTINGS),
-    ("network.decoder", &[("kind", "spectral: convolutions | pointwise: linear layers")]),
-    ("network.decoder", SpectralConfig::SETTINGS),
-    ("network.decoder", PointwiseConfig::SETTINGS),
-    ("network.spectral", SpectralConfig::SETTINGS),
-    ("loss", LossConfig::SETTINGS),
-    ("train", TrainConfig::SETTINGS),
-    ("schedule", &[("kind", "one_cycle with peak | cosine with warmup | constant")]),
-    ("schedule", Schedule::SETTINGS),
-    ("optimizer", OptimizerConfig::SETTINGS),
-    ("checkpoint", CheckpointConfig::SETTINGS),
+/// Which settings stand in which section, of all kinds of a section or of one. Kinds that have the same key say the same of it.
+const SECTIONS: &[(&str, &str, &[(&str, &str)])] = &[
+    ("", "", RunConfig::SETTINGS),
+    ("data", "", DataConfig::SETTINGS),
+    ("network", "", &[("kind", "transformer | fno")]),
+    ("network", "transformer", TransformerConfig::SETTINGS),
+    ("network", "fno", FnoConfig::SETTINGS),
+    (
+        "network.output.resized",
+        "",
+        &[("from", "points along each axis of an input"), ("to", "of its output")],
+    ),
+    ("network.lift", "", &[("kind", "pointwise | interpolation: convolutions to a coarser grid and back")]),
+    ("network.lift", "pointwise", PointwiseLiftConfig::SETTINGS),
+    ("network.lift", "interpolation", InterpolationConfig::SETTINGS),
+    ("network.encoder", "", EncoderConfig::SETTINGS),
+    ("network.decoder", "", &[("kind", "spectral: convolutions | pointwise: linear layers")]),
+    ("network.decoder", "spectral", SpectralConfig::SETTINGS),
+    ("network.decoder", "pointwise", PointwiseConfig::SETTINGS),
+    ("network.spectral", "", SpectralConfig::SETTINGS),
+    ("loss", "", LossConfig::SETTINGS),
+    ("train", "", TrainConfig::SETTINGS),
+    ("schedule", "", &[("kind", "one_cycle with peak and rise | cosine with warmup | constant")]),
+    ("schedule", "one_cycle", Schedule::ONE_CYCLE),
+    ("schedule", "cosine", Schedule::COSINE),
+    ("schedule", "constant", &[]),
+    ("optimizer", "", OptimizerConfig::SETTINGS),
+    ("checkpoint", "", CheckpointConfig::SETTINGS),
 ];
 
 impl RunConfig {
@@ -268,7 +274,7 @@ impl RunConfig {
 
     /// Steps of the whole run.
     pub fn total_steps(&self) -> u64 {
-        self.train.epochs as u64 * self.steps_per_epoch()
+        (self.train.epochs as u64).saturating_mul(self.steps_per_epoch())
     }
 
     /// Steps of an epoch; samples that fill no step are left out of it.
@@ -279,8 +285,11 @@ impl RunConfig {
 
 /// What a setting says of itself.
 fn described(section: &str, key: &str) -> Option<&'static str> {
-    let sections = SECTIONS.iter().filter(|(name, _)| *name == section);
-    sections.flat_map(|(_, settings)| *settings).find(|(name, _)| *name == key).map(|(_, words)| words.trim())
+    let sections = SECTIONS.iter().filter(|(name, ..)| *name == section);
+    sections
+        .flat_map(|(.., settings)| *settings)
+        .find(|(name, _)| *name == key)
+        .map(|(_, words)| words.trim())
 }
 
 /// Puts `value`, which is TOML or else a plain word, at a dotted key.
@@ -303,6 +312,12 @@ fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<()> {
         (Some(toml::Value::Float(_)), toml::Value::Integer(whole)) => toml::Value::Float(whole as f64),
         (_, value) => value,
     };
+    let kind = value.as_str().unwrap_or_default();
+    let known = SECTIONS.iter().find(|(section, of, _)| (*section, *of) == (path, kind));
+    if let (true, Some((.., settings))) = (last == "kind", known) {
+        // What only another kind has is not meant to stay.
+        place.retain(|key, _| settings.iter().any(|(name, _)| *name == key));
+    }
     place.insert(last.to_string(), value);
     Ok(())
 }
@@ -354,6 +369,20 @@ mod tests {
     }
 
     #[test]
+    fn another_kind_of_a_section_has_its_own_settings() {
+        let config = presets::get("burgers").unwrap();
+        let with = |pairs: &[(&str, &str)]| config.with(&sets(pairs));
+        let cosine = with(&[("schedule.kind", "cosine")]).unwrap().schedule;
+        assert_eq!(cosine, Schedule::Cosine { warmup: 0.1 });
+        let cosine = with(&[("schedule.warmup", "0.2"), ("schedule.kind", "cosine")]).unwrap().schedule;
+        assert_eq!(cosine, Schedule::Cosine { warmup: 0.2 });
+        assert_eq!(with(&[("schedule.kind", "constant")]).unwrap().schedule, Schedule::Constant);
+        assert!(with(&[("network.decoder.kind", "pointwise")]).is_ok());
+        let missing = with(&[("network.kind", "fno")]).unwrap_err().to_string();
+        assert!(missing.contains("missing field `spectral`"), "{missing}");
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         let config = presets::get("burgers").unwrap();
         let error = |key: &str, value: &str| config.with(&sets(&[(key, value)])).unwrap_err().to_string();
@@ -366,6 +395,7 @@ mod tests {
         assert!(error("train.batch.size", "0").contains("batch is a value"));
         assert!(error("train.lr", "-1").contains("train.lr = -1"));
         assert!(error("loss.channels", "[1, 2]").contains("the network has 1 outputs"));
+        assert!(error("schedule.kind", "sine").contains("unknown variant `sine`"));
         let fno = presets::get("fno-darcy").unwrap();
         let error = fno.with(&sets(&[("network.encoder.width", "3")])).unwrap_err().to_string();
         assert!(error.contains("unknown field `encoder`"), "{error}");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use safetensors::SafeTensorError;
+use galerkin_data::error::{shown, shown_text};
 
 /// The error of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A file has other content than it must have.
-    #[error("{}: {place}: expected {expected}, found {found}", path.display())]
+    #[error("{}: {}: expected {}, found {}", path.display(), shown(place), shown_text(expected), shown_text(found))]
     Content {
         /// The file.
         path: PathBuf,
@@ -69,14 +69,6 @@ pub enum Error {
         expected: String,
         /// What is there.
         found: String,
-    },
-    /// The header of a weight file makes no sense.
-    #[error("{}: header: {source}", path.display())]
-    Header {
-        /// The file.
-        path: PathBuf,
-        /// What the decoder found.
-        source: Box<SafeTensorError>,
     },
     /// The arrays of a weight file are not those of the network.
     #[error("{}: {source}", path.display())]
@@ -155,6 +147,16 @@ impl Error {
         move |source| Error::Io { path: path.into(), source }
     }
 
+    /// The same error of what was read from a file.
+    pub(crate) fn of_file(self, path: &Path) -> Self {
+        let named = |what: String| format!("{}: {what}", path.display());
+        match self {
+            Error::Shape { what, expected, found } => Error::Shape { what: named(what), expected, found },
+            Error::Setting { what, why } => Error::Setting { what: named(what), why },
+            error => error,
+        }
+    }
+
     /// `Ok` if `found` is `expected`, which is also how the message spells it.
     pub(crate) fn check_shape(what: &str, found: &[usize], expected: &[usize]) -> Result<()> {
         if found == expected {
@@ -189,12 +191,15 @@ impl std::error::Error for Mismatch {}
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let shown_all =
+            |names: &[String]| names.iter().map(|name| shown(name).into_owned()).collect::<Vec<_>>();
         let misshapen = self.misshapen.iter();
-        let misshapen = misshapen
-            .map(|(name, expected, found)| format!("{name}: expected {expected:?}, found {found:?}"));
+        let misshapen = misshapen.map(|(name, expected, found)| {
+            format!("{}: expected {expected:?}, found {found:?}", shown(name))
+        });
         write!(f, "weights do not fit the model")?;
         list(f, "missing", &self.missing)?;
-        list(f, "not known", &self.extra)?;
+        list(f, "not known", &shown_all(&self.extra))?;
         list(f, "misshapen", &misshapen.collect::<Vec<_>>())
     }
 }

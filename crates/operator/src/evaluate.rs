@@ -1,9 +1,12 @@
 //! Errors of a trained model on a dataset: on any grid, with any noise, beside the classical solver where the problem is known.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use burn::tensor::Device;
+use galerkin_data::generate::checksum;
+use galerkin_data::io::Output;
 use galerkin_data::normalize::Normalizer;
 use galerkin_data::{Array, Dataset, Grid};
 use serde::{Deserialize, Serialize};
@@ -13,12 +16,15 @@ use crate::error::{Error, Result};
 use crate::metrics::{Summary, l_infinity, relative_h1, relative_l2, relative_l2_of_channel};
 use crate::networks::{Network, NetworkConfig};
 use crate::reference::to_vec;
-use crate::run::{RunFolder, Snapshot};
-use crate::samples::{Samples, View, on_grid, on_points, rows, split};
+use crate::run::{self, RunFolder, Snapshot};
+use crate::samples::{Samples, View, on_grid, on_points, rows, split_of};
 
 /// Errors on one grid with one level of noise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
+    /// Of which model on which samples.
+    #[serde(flatten)]
+    pub subject: Subject,
     /// Points along the first axis of the inputs.
     pub grid: usize,
     /// Points along each axis of the inputs.
@@ -27,6 +33,9 @@ pub struct Evaluation {
     pub noise: f64,
     /// Number of samples.
     pub samples: usize,
+    /// How many of them count in no relative error, because their target is zero everywhere.
+    #[serde(default)]
+    pub zero_targets: usize,
     /// ‖p − u‖/‖u‖ over all channels.
     pub relative_l2: Summary,
     /// The same for every channel.
@@ -37,7 +46,7 @@ pub struct Evaluation {
     pub relative_h1: Option<Summary>,
     /// max |p − u|.
     pub l_infinity: Summary,
-    /// Relative L² errors of all samples.
+    /// Relative L² errors of all samples; infinite where the target is zero.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_sample: Vec<f64>,
     /// Seconds of a sample, samples taken together in batches.
@@ -45,6 +54,25 @@ pub struct Evaluation {
     /// The solver of the problem, on the same inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solver: Option<SolverRow>,
+}
+
+impl Evaluation {
+    /// Of which samples and weights: `, 100 samples of datasets/burgers, best weights`.
+    pub fn label(&self) -> String {
+        let Subject { dataset, weights, includes_training, .. } = &self.subject;
+        let mut words = format!(", {} samples", self.samples);
+        if !dataset.as_os_str().is_empty() {
+            words.push_str(&format!(" of {}", dataset.display()));
+        }
+        if *includes_training {
+            words.push_str(", those of the training included");
+        }
+        words.push_str(match weights {
+            Snapshot::Last => ", last weights",
+            Snapshot::Best => ", best weights",
+        });
+        words
+    }
 }
 
 /// Errors of one channel.
@@ -65,7 +93,27 @@ pub struct SolverRow {
     pub seconds_per_sample: f64,
 }
 
-/// What `metrics.json` holds: the last evaluation of a run.
+/// What was evaluated.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Subject {
+    /// The folder of the dataset, as it was named.
+    pub dataset: PathBuf,
+    /// The checksums of its arrays; empty if it has none.
+    pub checksum: String,
+    /// Which weights of the run.
+    pub weights: Snapshot,
+    /// The checksum of their file.
+    pub weights_checksum: String,
+    /// Samples of the dataset that were left out because the run was trained or validated with them.
+    pub left_out: usize,
+    /// Whether samples that the run was trained with are among those that were evaluated.
+    pub includes_training: bool,
+    /// The version that evaluated.
+    pub version: String,
+}
+
+/// What `metrics.json` holds: evaluations of a run, the last one of every subject, grid and noise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// The folder, as it was named.
@@ -81,14 +129,29 @@ impl Metrics {
     /// Those of a run, if it was evaluated.
     pub fn read(folder: &RunFolder) -> Result<Option<Self>> {
         let path = folder.metrics_file();
-        match std::fs::read(&path) {
-            Ok(bytes) => match serde_json::from_slice(&bytes) {
-                Ok(metrics) => Ok(Some(metrics)),
-                Err(error) => Err(Error::Folder { path, why: format!("no metrics: {error}") }),
-            },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(Error::Io { path, source }),
+        let Some(text) = run::read(&path)? else { return Ok(None) };
+        let metrics = serde_json::from_str(&text);
+        metrics.map(Some).map_err(|error| Error::Folder { path, why: format!("no metrics: {error}") })
+    }
+
+    /// Puts them beside those that the run has, in place of earlier ones of the same weights on the same dataset, grid and noise.
+    pub fn add_to(&self, folder: &RunFolder) -> Result<()> {
+        // Begun before the others are read: whoever evaluates at the same time waits here.
+        let path = folder.metrics_file();
+        let mut file = Output::create(&path)?;
+        let key = |e: &Evaluation| {
+            let Subject { checksum, weights, includes_training, .. } = &e.subject;
+            (checksum.clone(), *weights, *includes_training, e.points.clone(), e.noise.to_bits())
+        };
+        let mut all = self.clone();
+        if let Some(before) = Self::read(folder)? {
+            let kept = before.evaluations.into_iter();
+            let kept = kept.filter(|old| self.evaluations.iter().all(|new| key(new) != key(old)));
+            all.evaluations = kept.chain(self.evaluations.iter().cloned()).collect();
         }
+        let text = serde_json::to_string_pretty(&all).expect("numbers and words");
+        writeln!(file, "{text}").map_err(Error::io(&path))?;
+        Ok(file.finish()?)
     }
 }
 
@@ -101,7 +164,7 @@ pub struct Shown {
     pub targets: Array,
     /// Of the shape of the targets.
     pub predictions: Array,
-    /// Relative L² errors.
+    /// Relative L² errors; infinite where the target is zero.
     pub errors: Vec<f64>,
     /// The grid of the targets.
     pub grid: Grid,
@@ -124,15 +187,27 @@ pub struct Evaluator {
     normalizer: Option<Normalizer>,
     dataset: Dataset,
     indices: Vec<usize>,
+    subject: Subject,
     device: Device,
 }
 
+/// Which samples of a dataset are evaluated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Among {
+    /// Those that the run has neither been trained nor validated with; of its own dataset, the test samples.
+    #[default]
+    Unseen,
+    /// All.
+    All,
+}
+
 impl Evaluator {
-    /// The model of a run, on the test samples of its dataset or on all samples of another one.
+    /// The model of a run, with samples of its own dataset or of another one.
     pub fn open(
         folder: &RunFolder,
         snapshot: Snapshot,
         data: Option<&Path>,
+        among: Among,
         device: &Device,
     ) -> Result<Self> {
         let config = folder.config()?;
@@ -143,12 +218,48 @@ impl Evaluator {
             return Err(folder.wrong(why));
         }
         let dataset = Dataset::open(path)?;
-        let indices = match folder.is_trained_with(&dataset) {
-            true => split(&config, &dataset)?.test,
-            false => (0..dataset.len()).collect(),
+        let unseen = match folder.seen()? {
+            Some(seen) => seen.others(&dataset)?,
+            None => (0..dataset.len()).collect(),
+        };
+        let left_out = dataset.len() - unseen.len();
+        let indices = match among {
+            Among::All => (0..dataset.len()).collect(),
+            Among::Unseen if folder.is_trained_with(&dataset)? => split_of(&config, &dataset)?.test,
+            Among::Unseen => unseen,
         };
         if indices.is_empty() {
-            return Err(folder.wrong("no samples to evaluate: data.test = 0"));
+            let why = match left_out {
+                0 => "no samples to evaluate".to_string(),
+                _ => format!(
+                    "no samples to evaluate: it was trained or validated with all {left_out} of {}; \
+                     --include-training evaluates these",
+                    path.display()
+                ),
+            };
+            return Err(folder.wrong(why));
+        }
+        let checksums = dataset.meta().map(|meta| meta.checksums.values().cloned().collect::<Vec<_>>());
+        let subject = Subject {
+            dataset: path.into(),
+            checksum: checksums.unwrap_or_default().join("-"),
+            weights: snapshot,
+            weights_checksum: checksum(&folder.weights_file(snapshot))?,
+            left_out: if among == Among::All { 0 } else { left_out },
+            includes_training: among == Among::All && left_out > 0,
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
+        let (grid, periodic) = (dataset.grid()?, network.config().periodic());
+        if grid.periodic() != periodic {
+            let axes: Vec<_> =
+                periodic.iter().map(|round| if *round { "periodic" } else { "closed" }).collect();
+            let why = format!(
+                "it is for grids with {} axes ({}); {} lies on {grid}",
+                axes.len(),
+                axes.join(", "),
+                path.display()
+            );
+            return Err(folder.wrong(why));
         }
         let [inputs, outputs] = network.config().channels();
         let (mut found, mut channels) = (dataset.input_channels().len(), dataset.target_channels().len());
@@ -168,6 +279,7 @@ impl Evaluator {
             config,
             dataset,
             indices,
+            subject,
             device: device.clone(),
         })
     }
@@ -175,6 +287,11 @@ impl Evaluator {
     /// What the run was told.
     pub fn config(&self) -> &RunConfig {
         &self.config
+    }
+
+    /// What is evaluated.
+    pub fn subject(&self) -> &Subject {
+        &self.subject
     }
 
     /// The dataset on its own grid.
@@ -208,20 +325,22 @@ impl Evaluator {
         let names = view.plain(&self.dataset)?.target_channels().to_vec();
         let of_channel = |(channel, name): (usize, &String)| {
             let errors = relative_l2_of_channel(&predictions, targets, count, names.len(), channel)?;
-            Ok(ChannelErrors { name: name.clone(), relative_l2: Summary::of(&errors)? })
+            Ok(ChannelErrors { name: name.clone(), relative_l2: Summary::of_defined(&errors)? })
         };
         let channels = names.iter().enumerate().map(of_channel).collect::<Result<_>>()?;
         let slopes = relative_h1(&predictions, targets, count, &samples.grid, names.len());
         Ok(Evaluation {
+            subject: self.subject.clone(),
             grid,
             points: samples.input_grid.points(),
             noise,
             samples: count,
-            relative_l2: Summary::of(&errors)?,
+            zero_targets: errors.iter().filter(|error| error.is_none()).count(),
+            relative_l2: Summary::of_defined(&errors)?,
             channels,
-            relative_h1: slopes.ok().map(|slopes| Summary::of(&slopes)).transpose()?,
+            relative_h1: slopes.ok().map(|slopes| Summary::of_defined(&slopes)).transpose()?,
             l_infinity: Summary::of(&l_infinity(&predictions, targets, count)?)?,
-            per_sample: errors,
+            per_sample: errors.into_iter().map(|error| error.unwrap_or(f64::INFINITY)).collect(),
             seconds_per_sample: seconds / count.max(1) as f64,
             solver: self.solver_row(grid)?,
         })
@@ -243,6 +362,7 @@ impl Evaluator {
                 normalizer.invert(sample)?;
             }
         }
+        let errors = errors.into_iter().map(|error| error.unwrap_or(f64::INFINITY)).collect();
         let predictions = Array { shape: targets.shape.clone(), values: predictions };
         Ok(Shown { inputs, targets, predictions, errors, grid })
     }
@@ -315,6 +435,6 @@ impl Evaluator {
             errors.extend(relative_l2(&solved, &pair.target.values, 1)?);
         }
         let seconds_per_sample = start.elapsed().as_secs_f64() / self.indices.len().max(1) as f64;
-        Ok(Some(SolverRow { relative_l2: Summary::of(&errors)?, seconds_per_sample }))
+        Ok(Some(SolverRow { relative_l2: Summary::of_defined(&errors)?, seconds_per_sample }))
     }
 }

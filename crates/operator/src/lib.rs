@@ -32,6 +32,7 @@
 //! | [`schedule`], [`optimizer`] | the learning rate over a run; Adam on a network's parameters |
 //! | [`config`], [`presets`] | what a run is told; runs by name |
 //! | [`samples`], [`propose`] | datasets become tensors; a run for any dataset |
+//! | [`seen`] | which samples a run has seen |
 //! | [`run`], [`train`] | the folder of a run; the training loop |
 //! | [`evaluate`], [`model`] | errors on any grid beside the classical solver; predictions in memory and for files |
 //!
@@ -58,6 +59,7 @@ pub mod reference;
 pub mod run;
 pub mod samples;
 pub mod schedule;
+pub mod seen;
 mod settings;
 pub mod train;
 pub mod weights;

@@ -1,8 +1,8 @@
 //! How good a prediction is: errors per sample in f64, and their mean, median and maximum.
 //!
 //! Values are f32 slices of shape (samples, points…), row-major, as read back from a tensor. Sums are in f64 and in the order of
-//! the values, so that the same values give the same bits. A target that is 0 everywhere has no relative error: the result is
-//! infinite or NaN. A value that is NaN makes every error it is part of NaN, and every summary of that.
+//! the values, so that the same values give the same bits. A target that is 0 everywhere has no relative error, `None`, and counts in no
+//! summary. A value that is NaN makes every error it is part of NaN, and every summary of that.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,15 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Of those that are defined; NaN if none is.
+    pub fn of_defined(errors: &[Option<f64>]) -> Result<Self> {
+        let defined: Vec<f64> = errors.iter().flatten().copied().collect();
+        match defined.is_empty() && !errors.is_empty() {
+            true => Self::of(&[f64::NAN]),
+            false => Self::of(&defined),
+        }
+    }
+
     /// Of at least one error.
     pub fn of(errors: &[f64]) -> Result<Self> {
         Error::check_filled("errors", &[errors.len()])?;
@@ -40,7 +49,7 @@ impl Summary {
 }
 
 /// ‖p − u‖ / ‖u‖ of every sample, in the Euclidean norm of its values.
-pub fn relative_l2(prediction: &[f32], target: &[f32], samples: usize) -> Result<Vec<f64>> {
+pub fn relative_l2(prediction: &[f32], target: &[f32], samples: usize) -> Result<Vec<Option<f64>>> {
     per_sample(prediction, target, samples, |p, u| {
         let (mut error, mut whole) = (0.0, 0.0);
         for (p, u) in p.iter().zip(u) {
@@ -48,7 +57,7 @@ pub fn relative_l2(prediction: &[f32], target: &[f32], samples: usize) -> Result
             error += (p - u) * (p - u);
             whole += u * u;
         }
-        (error / whole).sqrt()
+        relative(error, whole)
     })
 }
 
@@ -68,7 +77,7 @@ pub fn relative_l2_of_channel(
     samples: usize,
     channels: usize,
     channel: usize,
-) -> Result<Vec<f64>> {
+) -> Result<Vec<Option<f64>>> {
     let of_channel =
         |values: &[f32]| values.iter().copied().skip(channel).step_by(channels.max(1)).collect::<Vec<_>>();
     relative_l2(&of_channel(prediction), &of_channel(target), samples)
@@ -84,7 +93,7 @@ pub fn relative_h1(
     samples: usize,
     grid: &Grid,
     channels: usize,
-) -> Result<Vec<f64>> {
+) -> Result<Vec<Option<f64>>> {
     let (sizes, spacing) = (grid.points(), grid.spacing());
     check_grid(&sizes)?;
     check_spacing(&spacing)?;
@@ -116,16 +125,21 @@ pub fn relative_h1(
                 }
             }
         }
-        (error / whole).sqrt()
+        relative(error, whole)
     })
 }
 
-fn per_sample(
+/// √ of a quotient of squares, which has no meaning where the target is zero.
+fn relative(error: f64, whole: f64) -> Option<f64> {
+    (whole != 0.0).then(|| (error / whole).sqrt())
+}
+
+fn per_sample<E>(
     prediction: &[f32],
     target: &[f32],
     samples: usize,
-    error: impl Fn(&[f32], &[f32]) -> f64,
-) -> Result<Vec<f64>> {
+    error: impl Fn(&[f32], &[f32]) -> E,
+) -> Result<Vec<E>> {
     Error::check_shape("target", &[target.len()], &[prediction.len()])?;
     Error::check_filled("prediction", &[samples, prediction.len()])?;
     if !prediction.len().is_multiple_of(samples) {
@@ -147,7 +161,8 @@ mod tests {
     fn known_errors() {
         let u = [3.0, 4.0, 0.0, -2.0];
         let p = [3.0, 3.0, 1.5, -2.0];
-        assert_eq!(relative_l2(&p, &u, 2).unwrap(), [0.2, 0.75]);
+        assert_eq!(relative_l2(&p, &u, 2).unwrap(), [Some(0.2), Some(0.75)]);
+        assert_eq!(relative_l2(&[1.0, 0.0, 1.0], &[0.0, 0.0, 2.0], 3).unwrap(), [None, None, Some(0.5)]);
         assert_eq!(l_infinity(&p, &u, 2).unwrap(), [1.0, 1.5]);
         assert!(l_infinity(&[f32::NAN, 1.0], &[0.0, 0.0], 1).unwrap()[0].is_nan());
         assert!(relative_l2(&p, &u[..3], 1).is_err());
@@ -163,21 +178,23 @@ mod tests {
         assert_eq!(four, Summary { mean: 2.0, median: 2.0, max: 4.0 });
         assert!(Summary::of(&[1.0, f64::NAN]).unwrap().max.is_nan());
         assert!(Summary::of(&[]).is_err());
+        assert_eq!(Summary::of_defined(&[Some(4.0), None, Some(1.0), Some(1.0)]).unwrap(), three);
+        assert!(Summary::of_defined(&[None]).unwrap().mean.is_nan());
     }
 
     #[test]
     fn channels_have_errors_of_their_own() {
         // Two points of two channels: (3, 1), (4, 2) and a prediction that is off in the first alone.
         let (u, p) = ([3.0, 1.0, 4.0, 2.0], [3.0, 1.0, 3.0, 2.0]);
-        assert_eq!(relative_l2_of_channel(&p, &u, 1, 2, 0).unwrap(), [0.2]);
-        assert_eq!(relative_l2_of_channel(&p, &u, 1, 2, 1).unwrap(), [0.0]);
+        assert_eq!(relative_l2_of_channel(&p, &u, 1, 2, 0).unwrap(), [Some(0.2)]);
+        assert_eq!(relative_l2_of_channel(&p, &u, 1, 2, 1).unwrap(), [Some(0.0)]);
     }
 
     #[test]
     fn seminorm_on_one_axis() {
         // Slopes inside: of u 1 and 2, of p 1 and 4; round the ends of u −2 and −1, of p −4 and −1.
         let (u, p) = ([0.0, 1.0, 2.0, 5.0], [0.0, 1.0, 2.0, 9.0]);
-        let h1 = |periodic| relative_h1(&p, &u, 1, &Grid::unit(&[4], periodic), 1).unwrap()[0];
+        let h1 = |periodic| relative_h1(&p, &u, 1, &Grid::unit(&[4], periodic), 1).unwrap()[0].unwrap();
         assert!((h1(false) - (4.0f64 / 5.0).sqrt()).abs() < 1e-15);
         assert!((h1(true) - (8.0f64 / 10.0).sqrt()).abs() < 1e-15);
     }
@@ -193,7 +210,7 @@ mod tests {
         };
         let (u, p) = (values(1.0, 2.0), values(3.0, 2.0));
         let found = relative_h1(&p, &u, 1, &grid, 2).unwrap();
-        assert!((found[0] - (4.0f64 / 5.0).sqrt()).abs() < 1e-15);
+        assert!((found[0].unwrap() - (4.0f64 / 5.0).sqrt()).abs() < 1e-15);
         assert!(relative_h1(&p, &u, 1, &Grid::unit(&[2, 6], false), 2).is_err());
         assert!(relative_h1(&p, &u, 2, &grid, 2).is_err());
     }

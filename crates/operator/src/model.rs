@@ -1,12 +1,12 @@
 //! A trained model: a network with the normaliser of its inputs, for inputs in memory and in files.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use burn::tensor::Device;
-use galerkin_data::io::npy::{self, Rows};
+use galerkin_data::io::Output;
+use galerkin_data::io::npy::{self, Runs};
 use galerkin_data::normalize::Normalizer;
 use galerkin_data::{Array, Grid};
 
@@ -23,6 +23,7 @@ use crate::weights;
 pub struct Model {
     network: Network,
     normalizer: Option<Normalizer>,
+    allow_nan: bool,
     device: Device,
 }
 
@@ -34,7 +35,7 @@ impl Model {
             true => Self::open(&RunFolder::new(path), Snapshot::Last, &Device::flex()),
             false => {
                 let network = weights::load(path)?.into_network(&Device::flex())?;
-                Ok(Self { network, normalizer: None, device: Device::flex() })
+                Ok(Self { network, normalizer: None, allow_nan: false, device: Device::flex() })
             }
         }
     }
@@ -42,7 +43,7 @@ impl Model {
     /// From the folder of a run.
     pub fn open(folder: &RunFolder, snapshot: Snapshot, device: &Device) -> Result<Self> {
         let network = folder.network(snapshot, device)?;
-        Ok(Self { network, normalizer: folder.normalizer()?, device: device.clone() })
+        Ok(Self { network, normalizer: folder.normalizer()?, allow_nan: false, device: device.clone() })
     }
 
     /// The network.
@@ -50,18 +51,30 @@ impl Model {
         &self.network
     }
 
-    /// Of inputs (samples, points…, channels), not normalised; without the axis of channels if there is one alone.
+    /// The same, which takes what is not finite in its inputs and answers with what comes of it.
+    pub fn allow_nan(mut self, allow_nan: bool) -> Self {
+        self.allow_nan = allow_nan;
+        self
+    }
+
+    /// Of inputs (samples, points…, channels), not normalised. The axis of channels may be left out if there is one alone, and that of samples
+    /// for one sample; the answer leaves out the same.
     pub fn predict(&self, inputs: Array) -> Result<Array> {
-        let mut inputs = self.with_channels(inputs)?;
+        let form = self.form(&inputs.shape)?;
+        let shape = form.full(&inputs.shape);
+        let values = self.predict_batch(0, Array { shape: shape.clone(), values: inputs.values })?;
+        Ok(Array { shape: form.answer(&self.output_shape(&shape)?), values })
+    }
+
+    /// Of inputs (samples, points…, channels), the first of which is number `first`.
+    fn predict_batch(&self, first: usize, mut inputs: Array) -> Result<Vec<f32>> {
+        self.check_finite(first, &inputs)?;
         let samples = inputs.shape[0];
         let grid = inputs.shape[1..inputs.shape.len() - 1].to_vec();
-        let config = self.network.config();
         if let Some(normalizer) = &self.normalizer {
             let mut axes = Grid::unit(&grid, false);
-            axes.axes
-                .iter_mut()
-                .zip(config.periodic())
-                .for_each(|(axis, periodic)| axis.periodic = *periodic);
+            let periodic = self.network.config().periodic();
+            axes.axes.iter_mut().zip(periodic).for_each(|(axis, periodic)| axis.periodic = *periodic);
             let normalizer = on_grid(normalizer, &axes, &self.device)?;
             let len = inputs.values.len() / samples.max(1);
             for sample in inputs.values.chunks_exact_mut(len.max(1)) {
@@ -70,9 +83,7 @@ impl Model {
         }
         let places: Vec<usize> = (0..samples).collect();
         let x = rows(&inputs, &places, &self.device);
-        let y = self.network.forward_points(x, &grid, Mode::Evaluate, &mut |_, _, _| {})?;
-        let shape = [vec![samples], config.output_grid(&grid)?, vec![config.channels()[1]]].concat();
-        Ok(Array { shape, values: to_vec(y) })
+        Ok(to_vec(self.network.forward_points(x, &grid, Mode::Evaluate, &mut |_, _, _| {})?))
     }
 
     /// Reads inputs from one `.npy` file and writes predictions to another, a few samples at a time. `watch` is told how many of how
@@ -85,54 +96,100 @@ impl Model {
         output: &Path,
         watch: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
     ) -> Result<Option<Vec<usize>>> {
-        let rows = Rows::open(input)?;
-        let [samples, rest @ ..] = rows.shape() else {
-            return Err(wrong_input(self.network.config(), rows.shape()));
-        };
-        let mut one = vec![0];
-        one.extend(rest);
-        let one = self.with_channels(Array { shape: one, values: Vec::new() })?.shape;
-        let grid = &one[1..one.len() - 1];
-        let mut shape = vec![*samples];
-        shape.extend(self.network.config().output_grid(grid)?);
-        shape.push(self.network.config().channels()[1]);
+        let runs = Runs::open(input)?;
+        let form = self.form(runs.shape()).map_err(|error| error.of_file(input))?;
+        let shape = form.full(runs.shape());
+        let (samples, values) = (shape[0], shape[1..].iter().product::<usize>());
+        let batch = batch_of(shape[1..shape.len() - 1].iter().product());
+        let answer = form.answer(&self.output_shape(&shape)?);
 
-        let mut partial = output.as_os_str().to_owned();
-        partial.push(".partial");
-        let partial = std::path::PathBuf::from(partial);
-        let failed = |source| Error::Io { path: output.into(), source };
-        let mut file = BufWriter::new(File::create(&partial).map_err(failed)?);
-        file.write_all(&npy::header(&shape)).map_err(failed)?;
-        let batch = batch_of(grid.iter().product());
-        for first in (0..*samples).step_by(batch) {
+        let mut file = Output::create(output)?;
+        file.write_all(&npy::header(&answer)).map_err(Error::io(output))?;
+        for first in (0..samples).step_by(batch) {
             let count = batch.min(samples - first);
-            let mut shape = one.clone();
-            shape[0] = count;
-            let predicted = self.predict(Array { shape, values: rows.read(first, count)? })?;
-            let bytes: Vec<u8> = predicted.values.iter().flat_map(|v| v.to_le_bytes()).collect();
-            file.write_all(&bytes).map_err(failed)?;
-            if watch(first + count, *samples).is_break() {
-                drop(file);
-                std::fs::remove_file(&partial).map_err(failed)?;
+            let inputs = Array {
+                shape: [&[count], &shape[1..]].concat(),
+                values: runs.read(first * values, count * values)?,
+            };
+            let predicted = self.predict_batch(first, inputs).map_err(|error| error.of_file(input))?;
+            let bytes: Vec<u8> = predicted.iter().flat_map(|v| v.to_le_bytes()).collect();
+            file.write_all(&bytes).map_err(Error::io(output))?;
+            if watch(first + count, samples).is_break() {
                 return Ok(None);
             }
         }
-        let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
-        file.sync_all().map_err(failed)?;
-        std::fs::rename(&partial, output).map_err(failed)?;
-        Ok(Some(shape))
+        file.finish()?;
+        Ok(Some(answer))
     }
 
-    fn with_channels(&self, mut inputs: Array) -> Result<Array> {
-        let axes = self.network.config().axes();
-        let [channels, _] = self.network.config().channels();
-        if channels == 1 && inputs.shape.len() == axes + 1 {
-            inputs.shape.push(1);
+    /// Which axes inputs of this shape have.
+    fn form(&self, shape: &[usize]) -> Result<Form> {
+        let config = self.network.config();
+        let (axes, [channels, outputs]) = (config.axes(), config.channels());
+        let with_channels = shape.last() == Some(&channels);
+        // A grid has two points at least: a last axis of length 1 is that of the channels.
+        let form = match shape.len() {
+            rank if rank == axes + 2 && with_channels => Some((true, true)),
+            rank if rank == axes + 1 && with_channels => Some((false, true)),
+            rank if rank == axes + 1 && channels == 1 => Some((true, false)),
+            rank if rank == axes && channels == 1 => Some((false, false)),
+            _ => None,
+        };
+        let (samples, channels) = form.ok_or_else(|| wrong_input(config, shape))?;
+        // Several channels need their axis.
+        Ok(Form { samples, channels, keep_channels: channels || outputs > 1 })
+    }
+
+    /// (samples, points…, channels) of the answer.
+    fn output_shape(&self, shape: &[usize]) -> Result<Vec<usize>> {
+        let config = self.network.config();
+        let grid = config.output_grid(&shape[1..shape.len() - 1])?;
+        Ok([vec![shape[0]], grid, vec![config.channels()[1]]].concat())
+    }
+
+    fn check_finite(&self, first: usize, inputs: &Array) -> Result<()> {
+        let Some(at) = inputs.values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+        if self.allow_nan {
+            return Ok(());
         }
-        match inputs.shape.len() == axes + 2 && inputs.shape.last() == Some(&channels) {
-            true => Ok(inputs),
-            false => Err(wrong_input(self.network.config(), &inputs.shape)),
+        let (mut rest, mut place) = (at, Vec::new());
+        for len in inputs.shape.iter().rev() {
+            place.push(rest % len);
+            rest /= len;
         }
+        place.reverse();
+        place[0] += first;
+        let what = format!("input: {} at {place:?} of (sample, points…, channel)", inputs.values[at]);
+        Err(Error::setting(what, "expected finite values; --allow-nan takes it as it is"))
+    }
+}
+
+/// Which axes of (samples, points…, channels) an array has.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    samples: bool,
+    channels: bool,
+    /// Whether answers have the axis of channels.
+    keep_channels: bool,
+}
+
+impl Form {
+    /// With all axes.
+    fn full(self, shape: &[usize]) -> Vec<usize> {
+        let mut full = shape.to_vec();
+        if !self.samples {
+            full.insert(0, 1);
+        }
+        if !self.channels {
+            full.push(1);
+        }
+        full
+    }
+
+    /// Of an answer with all axes, those that the input had.
+    fn answer(self, full: &[usize]) -> Vec<usize> {
+        let end = full.len() - usize::from(!self.keep_channels);
+        full[usize::from(!self.samples)..end].to_vec()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::networks::{
     OutputGrid, PointwiseLiftConfig, Resizing, SpectralConfig, TransformerConfig, resized_points,
 };
 use crate::optimizer::OptimizerConfig;
-use crate::samples::{View, split};
+use crate::samples::{View, split_of};
 use crate::schedule::Schedule;
 
 /// Kinds of networks that can be proposed.
@@ -70,7 +70,11 @@ pub fn propose(dataset: &Dataset, folder: &Path, kind: NetworkKind) -> Result<Ru
             interior: false,
         },
         train: TrainConfig { epochs, batch, accumulate: 1, lr: 1e-3, seed: 1, average: 0.0 },
-        schedule: Schedule::OneCycle { peak: 0.3 },
+        // Attention leaves its path if the rate grows too fast; Fourier operators do not.
+        schedule: Schedule::OneCycle {
+            peak: 0.3,
+            rise: if kind == NetworkKind::Transformer { 200 } else { 0 },
+        },
         optimizer: OptimizerConfig { beta2: 0.99, ..OptimizerConfig::default() },
         checkpoint: CheckpointConfig { every_steps: 0, every_minutes: 2.0 },
     };
@@ -115,7 +119,7 @@ impl RunConfig {
             let why = "the targets are not zero on the ends of closed axes; take \"free\"";
             return Err(Error::setting("network.boundary = \"zero\"", why));
         }
-        split(self, dataset).map(drop)
+        split_of(self, dataset).map(drop)
     }
 
     /// A preset for a dataset: grids, split, batch, axes and the channel that weighs the loss are taken from it where the preset's do not fit, unless they

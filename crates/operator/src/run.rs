@@ -4,24 +4,32 @@
 //! | --- | --- |
 //! | `config.toml` | the [`RunConfig`], resolved |
 //! | `dataset.toml` | what the dataset's own `meta.toml` says |
+//! | `samples.json` | the [`SeenSamples`] |
 //! | `normalizer.safetensors` | mean and deviation of the inputs, of runs that normalise them |
 //! | `model.safetensors` | the weights at the last checkpoint or at the end |
 //! | `best.safetensors` | those with the smallest error on the validation samples |
 //! | `checkpoint/` | the last two states, for resuming |
 //! | `log.jsonl` | a line of JSON per step and per epoch; no clock in it, so that it is the same for the same run |
-//! | `metrics.json` | the last evaluation |
+//! | `metrics.json` | evaluations, each with what was evaluated |
+//!
+//! While a process writes the folder, the file `.lock` says which.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
+use galerkin_data::io::read_text;
 use galerkin_data::normalize::Normalizer;
+use galerkin_data::split::Split;
 use galerkin_data::{Dataset, Meta};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::metrics::Summary;
 use crate::networks::Network;
+use crate::samples::split;
+use crate::seen::SeenSamples;
 use crate::weights;
 
 /// A folder of a run.
@@ -31,9 +39,11 @@ pub struct RunFolder {
 }
 
 /// Which weights of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Snapshot {
     /// The last ones.
+    #[default]
     Last,
     /// The best ones on the validation samples.
     Best,
@@ -48,6 +58,8 @@ pub struct History {
     pub steps: u64,
     /// Whether it ended because its loss was no longer a number, or too large.
     pub diverged: bool,
+    /// Numbers of lines that make no sense, counted from 1.
+    pub damaged: Vec<usize>,
 }
 
 impl History {
@@ -104,6 +116,11 @@ impl RunFolder {
         self.path.join("dataset.toml")
     }
 
+    /// `samples.json`.
+    pub fn samples_file(&self) -> PathBuf {
+        self.path.join("samples.json")
+    }
+
     /// `normalizer.safetensors`.
     pub fn normalizer_file(&self) -> PathBuf {
         self.path.join("normalizer.safetensors")
@@ -140,19 +157,17 @@ impl RunFolder {
     /// The config it was begun with.
     pub fn config(&self) -> Result<RunConfig> {
         let path = self.config_file();
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(self.wrong("no folder of a run: it has no config.toml"));
-            }
-            Err(source) => return Err(Error::Io { path, source }),
-        };
+        let text = read(&path)?.ok_or_else(|| self.wrong("no folder of a run: it has no config.toml"))?;
         RunConfig::parse(&text, &path, &[])
     }
 
     /// The trained network, on a device.
     pub fn network(&self, snapshot: Snapshot, device: &Device) -> Result<Network> {
-        weights::load(self.weights_file(snapshot))?.into_network(device)
+        let path = self.weights_file(snapshot);
+        if snapshot == Snapshot::Best && !path.exists() && self.weights_file(Snapshot::Last).exists() {
+            return Err(self.wrong("it has no best.safetensors, only the last weights; leave out --best"));
+        }
+        weights::load(path)?.into_network(device)
     }
 
     /// The normaliser of the inputs, if the run has one.
@@ -166,16 +181,17 @@ impl RunFolder {
 
     /// What the log says of the epochs so far; nothing without a log.
     pub fn history(&self) -> Result<History> {
-        let path = self.log_file();
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(History::default()),
-            Err(source) => return Err(Error::Io { path, source }),
-        };
+        let Some(text) = read(&self.log_file())? else { return Ok(History::default()) };
         let (mut history, mut rate) = (History::default(), 0.0);
-        for line in text.lines() {
-            // The last line of a run that was killed may be half a line.
-            let Ok(line) = serde_json::from_str::<Line>(line) else { continue };
+        let mut lines = text.split_inclusive('\n').enumerate().peekable();
+        while let Some((at, text)) = lines.next() {
+            let Ok(line) = serde_json::from_str::<Line>(text) else {
+                // The last line of a run that was killed may be half a line.
+                if lines.peek().is_some() || text.ends_with('\n') {
+                    history.damaged.push(at + 1);
+                }
+                continue;
+            };
             let Line { step, lr, epoch, train_loss, validation, diverged } = line;
             rate = lr.unwrap_or(rate);
             history.steps = step;
@@ -187,17 +203,52 @@ impl RunFolder {
         Ok(history)
     }
 
+    /// Which samples it was trained and validated with; `None` if its weights come from elsewhere, or if nobody knows. Runs of
+    /// earlier versions have it of samples that were generated alone.
+    pub fn seen(&self) -> Result<Option<SeenSamples>> {
+        let path = self.samples_file();
+        if let Some(text) = read(&path)? {
+            let seen = serde_json::from_str(&text);
+            let wrong = |error| Error::Folder { path, why: format!("no record of samples: {error}") };
+            return seen.map(Some).map_err(wrong);
+        }
+        let Some(Meta { problem: Some(problem), seed: Some(seed), samples, split: parts, .. }) =
+            self.dataset()?
+        else {
+            return Ok(None);
+        };
+        let Split { train, validation, .. } = split(&self.config()?, parts.as_ref(), samples)?;
+        Ok(Some(SeenSamples::Generated { problem, seed, train, validation }))
+    }
+
+    /// What the dataset said of itself when the run began; `None` without one.
+    fn dataset(&self) -> Result<Option<Meta>> {
+        let path = self.dataset_file();
+        let Some(text) = read(&path)? else { return Ok(None) };
+        Meta::parse(&text).map(Some).map_err(|why| Error::Folder { path, why })
+    }
+
     /// Whether the run was trained with the dataset of a folder, which may have moved since, or been written again by another version: its arrays
     /// have the checksums on record. A run whose weights come from elsewhere has no dataset of its own.
-    pub fn is_trained_with(&self, dataset: &Dataset) -> bool {
-        let own = std::fs::read_to_string(self.dataset_file()).ok().and_then(|text| Meta::parse(&text).ok());
-        match (own, dataset.meta()) {
+    pub fn is_trained_with(&self, dataset: &Dataset) -> Result<bool> {
+        Ok(match (self.dataset()?, dataset.meta()) {
             (Some(own), Some(meta)) => (own.samples, &own.checksums) == (meta.samples, &meta.checksums),
             _ => false,
-        }
+        })
     }
 
     pub(crate) fn wrong(&self, why: impl Into<String>) -> Error {
         Error::Folder { path: self.path.clone(), why: why.into() }
+    }
+}
+
+/// The text of a file; `None` if it is not there.
+pub(crate) fn read(path: &Path) -> Result<Option<String>> {
+    /// Bytes: a step of the log has a hundred, a sample in the record of samples twenty.
+    const LARGEST: u64 = 1 << 32;
+    match read_text(path, LARGEST) {
+        Ok(text) => Ok(Some(text)),
+        Err(galerkin_data::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }

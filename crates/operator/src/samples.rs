@@ -3,7 +3,7 @@
 use burn::tensor::{Device, Tensor, TensorData};
 use galerkin_data::dataset::Statistics;
 use galerkin_data::normalize::Normalizer;
-use galerkin_data::split::Split;
+use galerkin_data::split::{Parts, Split};
 use galerkin_data::{Array, Axis, Dataset, Grid};
 
 use crate::config::{DataConfig, LossConfig, Normalization, RunConfig};
@@ -153,11 +153,16 @@ impl Samples {
 }
 
 /// Which samples of a dataset a run is trained, validated and tested on: within the parts that the dataset means for that, if it does.
-pub fn split(config: &RunConfig, dataset: &Dataset) -> Result<Split> {
+pub fn split_of(config: &RunConfig, dataset: &Dataset) -> Result<Split> {
+    split(config, dataset.meta().and_then(|meta| meta.split.as_ref()), dataset.len())
+}
+
+/// The same for a dataset of so many samples, in these parts.
+pub(crate) fn split(config: &RunConfig, parts: Option<&Parts>, samples: usize) -> Result<Split> {
     let (&DataConfig { train, validation, test, .. }, seed) = (&config.data, config.train.seed);
-    Ok(match dataset.meta().and_then(|meta| meta.split) {
-        Some(parts) => Split::within(&parts, [train, validation, test], seed)?,
-        None => Split::new(dataset.len(), train, validation, test, seed)?,
+    Ok(match parts {
+        Some(parts) => Split::within(parts, [train, validation, test], seed)?,
+        None => Split::new(samples, train, validation, test, seed)?,
     })
 }
 

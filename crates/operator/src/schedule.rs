@@ -12,18 +12,33 @@ use crate::error::{Error, Result};
 pub enum Schedule {
     /// Up from 10⁻⁴ of the largest rate and down to 10⁻⁸ of it along two half cosines, β₁ from 0.95 to 0.85 and back.
     ///
-    /// The rates and momenta are those that the paper's code gets from PyTorch's `OneCycleLR` with its own arguments.
+    /// The rates and momenta are those that the paper's code gets from PyTorch's `OneCycleLR` with its own arguments, if there are `rise` steps
+    /// before the peak.
     OneCycle {
         /// The share of the steps before the peak, in (0, 1).
+        #[serde(default = "third")]
         peak: f64,
+        /// Steps that the way up to the largest rate takes at least. If fewer are before the peak, that is lower in proportion: the rate
+        /// grows no faster, and training does not leave its path.
+        #[serde(default)]
+        rise: u64,
     },
     /// Linearly up, then along a half cosine down to zero; β₁ = 0.9.
     Cosine {
         /// The share of the steps on the way up, in [0, 1).
+        #[serde(default = "tenth")]
         warmup: f64,
     },
     /// Always the largest rate; β₁ = 0.9.
     Constant,
+}
+
+fn third() -> f64 {
+    0.3
+}
+
+fn tenth() -> f64 {
+    0.1
 }
 
 /// What a step is taken with.
@@ -41,16 +56,18 @@ const DIVISOR: f64 = 1e4;
 const MOMENTA: [f64; 2] = [0.85, 0.95];
 
 impl Schedule {
-    /// Every setting with what it says of itself.
-    pub(crate) const SETTINGS: &'static [(&'static str, &'static str)] = &[
+    /// Every setting of each kind with what it says of itself.
+    pub(crate) const ONE_CYCLE: &'static [(&'static str, &'static str)] = &[
         ("peak", "share of the steps before the largest rate"),
-        ("warmup", "share of the steps on the way up"),
+        ("rise", "steps that the way up takes at least; a shorter one ends at a rate as much lower"),
     ];
+    pub(crate) const COSINE: &'static [(&'static str, &'static str)] =
+        &[("warmup", "share of the steps on the way up")];
 
     /// `Ok` if its numbers have a meaning.
     pub fn check(&self) -> Result<()> {
         let (name, share, fits) = match *self {
-            Schedule::OneCycle { peak } => ("peak", peak, peak > 0.0 && peak < 1.0),
+            Schedule::OneCycle { peak, .. } => ("peak", peak, peak > 0.0 && peak < 1.0),
             Schedule::Cosine { warmup } => ("warmup", warmup, (0.0..1.0).contains(&warmup)),
             Schedule::Constant => return Ok(()),
         };
@@ -64,9 +81,11 @@ impl Schedule {
     pub fn at(&self, step: u64, total: u64, largest: f64) -> Rates {
         let (step, total) = (step as f64, total as f64);
         match *self {
-            Schedule::OneCycle { peak } => {
-                let (first, last) = (largest / DIVISOR, largest / DIVISOR / DIVISOR);
+            Schedule::OneCycle { peak, rise } => {
                 let top = peak * total - 1.0;
+                let largest =
+                    if rise > 0 { largest * (peak * total / rise as f64).min(1.0) } else { largest };
+                let (first, last) = (largest / DIVISOR, largest / DIVISOR / DIVISOR);
                 let [low, high] = MOMENTA;
                 if step <= top {
                     let part = if top > 0.0 { step / top } else { 1.0 };
@@ -108,19 +127,34 @@ mod tests {
     }
 
     #[test]
+    fn a_short_way_up_ends_lower_and_a_long_one_where_it_would() {
+        let largest = |total: u64, rise: u64| {
+            let schedule = Schedule::OneCycle { peak: 0.2, rise };
+            (0..total).map(|step| schedule.at(step, total, 1e-3).rate).fold(0.0, f64::max)
+        };
+        assert_eq!(largest(100, 200), 1e-4);
+        assert_eq!(largest(1000, 200), 1e-3);
+        // With the same bits.
+        for step in 0..2000 {
+            let at = |rise| Schedule::OneCycle { peak: 0.2, rise }.at(step, 2000, 1e-3);
+            assert_eq!(at(200), at(0));
+        }
+    }
+
+    #[test]
     fn one_cycle_ends_where_it_should_for_any_length() {
         for total in [1, 2, 3, 7, 1000] {
             for peak in [0.1, 0.5, 0.9] {
-                let schedule = Schedule::OneCycle { peak };
+                let schedule = Schedule::OneCycle { peak, rise: 0 };
                 let paces: Vec<Rates> = (0..total).map(|step| schedule.at(step, total, 1e-3)).collect();
                 assert!(paces.iter().all(|p| p.rate > 0.0 && p.rate <= 1e-3), "{total} {peak}: {paces:?}");
                 assert!(paces.iter().all(|p| (0.85..=0.95).contains(&p.beta1)), "{total} {peak}");
             }
         }
-        let schedule = Schedule::OneCycle { peak: 0.25 };
+        let schedule = Schedule::OneCycle { peak: 0.25, rise: 0 };
         assert!((schedule.at(24, 100, 1.0).rate - 1.0).abs() < 1e-15);
         assert!((schedule.at(99, 100, 1.0).rate - 1e-8).abs() < 1e-15);
-        assert!(Schedule::OneCycle { peak: 1.0 }.check().is_err());
+        assert!(Schedule::OneCycle { peak: 1.0, rise: 0 }.check().is_err());
         assert!(Schedule::Cosine { warmup: f64::NAN }.check().is_err());
         assert!(schedule.check().is_ok());
     }

@@ -7,7 +7,8 @@
 //! | key | value |
 //! | --- | --- |
 //! | `format` | `galerkin` |
-//! | `version` | version of the format, `2`; files of version `1` are read too |
+//! | `version` | version of the format, `3`; files of `1` and `2` are read too |
+//! | `checksum` | of all bytes of the file; versions `1` and `2` had none |
 //! | `config` | [`NetworkConfig`] in JSON |
 //! | `normalizer.eps` | ε of the normaliser, if there is one |
 //!
@@ -19,10 +20,8 @@ use std::path::{Path, PathBuf};
 use burn::module::Module;
 use burn::tensor::Device;
 use galerkin_data::Array;
-use galerkin_data::io::{torch, write_whole};
+use galerkin_data::io::{Tensors, torch};
 use galerkin_data::normalize::Normalizer;
-use safetensors::{Dtype, SafeTensorError, SafeTensors};
-use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
 use crate::layers::TargetNormalizer;
@@ -40,9 +39,6 @@ pub struct Weights {
     pub metadata: BTreeMap<String, String>,
 }
 
-const FORMAT: [(&str, &str); 2] = [("format", "galerkin"), ("version", "2")];
-/// A version that is read too: its config is in other words.
-const BEFORE: &str = "1";
 const MEAN: &str = "normalizer.mean";
 const DEVIATION: &str = "normalizer.std";
 const EPS: &str = "normalizer.eps";
@@ -60,76 +56,23 @@ pub fn save(network: &Network, more: &BTreeMap<String, String>, path: impl AsRef
         arrays.extend([(MEAN.into(), mean), (DEVIATION.into(), deviation)]);
         metadata.insert(EPS.into(), TargetNormalizer::EPS.to_string());
     }
-    metadata.extend(FORMAT.map(|(key, value)| (key.into(), value.into())));
     let config = serde_json::to_string(network.config())
         .map_err(|error| Error::Io { path: path.into(), source: error.into() })?;
     metadata.insert("config".into(), config);
-    write_arrays(&arrays, &metadata, path)
+    Ok(Tensors { arrays, metadata }.save(path)?)
 }
 
-/// Writes arrays and metadata as they are, whole or not at all.
-pub fn write_arrays(
-    arrays: &BTreeMap<String, Array>,
-    metadata: &BTreeMap<String, String>,
-    path: impl AsRef<Path>,
-) -> Result<()> {
-    Ok(write_whole(path, &bytes(arrays, metadata))?)
-}
-
-/// Reads a file of safetensors: any that holds f32 alone, ours or another's.
+/// Reads a file of safetensors: any that holds f32 alone, ours, which must have its checksum, or another's.
 pub fn load(path: impl AsRef<Path>) -> Result<Weights> {
     let path = path.as_ref();
-    let file = match std::fs::metadata(path) {
-        // A device or a pipe has no length to judge by.
-        Ok(metadata) if !metadata.is_file() => Err(std::io::Error::other("not a file")),
-        Ok(_) => std::fs::read(path),
-        Err(error) => Err(error),
-    };
-    let file = file.map_err(|source| Error::Io { path: path.into(), source })?;
-    let content = |place: &str, expected: String, found: String| Error::Content {
-        path: path.into(),
-        place: place.into(),
-        expected,
-        found,
-    };
-    let lead = file.first_chunk().map(|lead| u64::from_le_bytes(*lead));
-    if lead.is_none_or(|len| len > file.len() as u64 - 8) {
-        let expected = lead.map_or("8 bytes".into(), |len| format!("{len} bytes behind the first 8"));
-        return Err(content("header", expected, format!("a file of {} bytes", file.len())));
-    }
-    let header = |error| match error {
-        SafeTensorError::MetadataIncompleteBuffer => {
-            let found = format!("a file of {} bytes", file.len());
-            content("values", "as many bytes as the header describes".into(), found)
-        }
-        error => Error::Header { path: path.into(), source: Box::new(error) },
-    };
-    let stored = SafeTensors::deserialize(&file).map_err(header)?;
-    let (_, described) = SafeTensors::read_metadata(&file).map_err(header)?;
-    let metadata: BTreeMap<_, _> = described.metadata().clone().unwrap_or_default().into_iter().collect();
-    let [(format, ours), (version, known)] = FORMAT;
-    if metadata.get(format).is_some_and(|found| found == ours)
-        && metadata.get(version).is_none_or(|v| v != known && v != BEFORE)
-    {
-        let found = metadata.get(version).map_or("none".into(), |found| format!("`{found:.40}`"));
-        return Err(content("version of the format", format!("`{known}`"), found));
-    }
-    let mut arrays = BTreeMap::new();
-    for (name, view) in stored.iter() {
-        if view.dtype() != Dtype::F32 {
-            return Err(content(name, "values of type F32".into(), format!("type {:?}", view.dtype())));
-        }
-        let values =
-            view.data().chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]]));
-        arrays.insert(name.to_string(), Array { shape: view.shape().to_vec(), values: values.collect() });
-    }
+    let Tensors { arrays, metadata } = Tensors::open(path)?;
     Ok(Weights { path: path.into(), arrays, metadata })
 }
 
 /// The module with the weights of a state dict that PyTorch saved.
 pub fn import_torch<M: Module + ReferenceNames>(module: M, path: impl AsRef<Path>) -> Result<M> {
     let path = path.as_ref();
-    let arrays = torch::read(path).map_err(galerkin_data::Error::from)?;
+    let arrays = torch::read(path)?;
     import(module, &arrays).map_err(|source| Error::Mismatch { path: path.into(), source })
 }
 
@@ -211,24 +154,4 @@ impl Weights {
             found: found.into(),
         }
     }
-}
-
-/// A safetensors file: length of the header, header, values in the order of names. The crate's own writer puts metadata in
-/// another order every time.
-fn bytes(arrays: &BTreeMap<String, Array>, metadata: &BTreeMap<String, String>) -> Vec<u8> {
-    let mut header = Map::from_iter([("__metadata__".to_string(), json!(metadata))]);
-    let mut end = 0;
-    for (name, Array { shape, values }) in arrays {
-        let begin = end;
-        end += 4 * values.len();
-        header.insert(name.clone(), json!({"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}));
-    }
-    let mut header = Value::Object(header).to_string();
-    // Values begin at a multiple of 8 bytes.
-    header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
-    let mut bytes = Vec::with_capacity(8 + header.len() + end);
-    bytes.extend((header.len() as u64).to_le_bytes());
-    bytes.extend(header.as_bytes());
-    bytes.extend(arrays.values().flat_map(|array| &array.values).flat_map(|value| value.to_le_bytes()));
-    bytes
 }

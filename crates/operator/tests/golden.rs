@@ -429,7 +429,7 @@ fn check_loss<const D: usize>(case: &Case, forward: impl Fn(Tensor<D>) -> Loss) 
         ("out.total", to_vec(loss.total)),
         ("out.loss", to_vec(loss.data)),
         ("out.reg", to_vec(loss.regularizer)),
-        ("out.metric", vec![Summary::of(&errors).unwrap().mean as f32]),
+        ("out.metric", vec![Summary::of_defined(&errors).unwrap().mean as f32]),
         ("g.in.preds", gradient(|loss| loss.total)),
         ("g.loss.in.preds", gradient(|loss| loss.data)),
     ]);
@@ -743,7 +743,7 @@ fn schedule(hyper: &Hyper) -> Schedule {
     {
         hyper.only(key, &[json!(value)]);
     }
-    Schedule::OneCycle { peak: hyper.number("pct_start") }
+    Schedule::OneCycle { peak: hyper.number("pct_start"), rise: 0 }
 }
 
 fn check_rates(case: &Case, rates: Rates, [rate, beta1]: [&Value; 2], largest: f64) {

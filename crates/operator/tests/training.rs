@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use galerkin::config::RunConfig;
-use galerkin::evaluate::{Evaluator, SampleLatents};
+use galerkin::evaluate::{Among, Evaluator, SampleLatents};
 use galerkin::run::{RunFolder, Snapshot};
 use galerkin::train::{Event, Outcome, Trainer};
 use galerkin::{Error, Model, presets};
@@ -179,7 +179,7 @@ fn every_preset_beats_the_trivial_predictors() {
         let dataset = Dataset::open(&data).unwrap();
         let indices: Vec<usize> = (32..40).collect();
         let device = Device::flex();
-        let evaluator = Evaluator::open(&folder, Snapshot::Last, None, &device).unwrap();
+        let evaluator = Evaluator::open(&folder, Snapshot::Last, None, Among::Unseen, &device).unwrap();
         let found = evaluator.evaluate(config.data.grid, config.data.noise).unwrap();
         let shown = evaluator.show(config.data.grid, config.data.noise, 2).unwrap();
         assert_eq!(shown.errors, found.per_sample[..2], "{preset}");
@@ -217,7 +217,7 @@ fn every_preset_beats_the_trivial_predictors() {
             let Array { shape, values } = model.predict(pairs.input).unwrap();
             assert_eq!(shape, pairs.target.shape);
             let errors = galerkin::metrics::relative_l2(&values, &pairs.target.values, 8).unwrap();
-            let mean = errors.iter().sum::<f64>() / 8.0;
+            let mean = errors.iter().flatten().sum::<f64>() / 8.0;
             assert!((mean - error).abs() < 1e-5 * error, "{preset}: {mean}, evaluated {error}");
         }
     }
@@ -231,7 +231,7 @@ fn trivial_error(config: &RunConfig, dataset: &Dataset, indices: &[usize]) -> f6
     let pairs = view.batch(indices).unwrap();
     let error = |prediction: &[f32]| {
         let errors = galerkin::metrics::relative_l2(prediction, &pairs.target.values, indices.len()).unwrap();
-        errors.iter().sum::<f64>() / errors.len() as f64
+        errors.iter().flatten().sum::<f64>() / errors.len() as f64
     };
     let of_mean = error(&mean.repeat(indices.len()));
     // Of a time step the input is a state as the target is; a coefficient is something else.

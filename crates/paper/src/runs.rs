@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use galerkin::config::RunConfig;
 use galerkin::device::Device;
-use galerkin::evaluate::{Evaluation, Evaluator};
+use galerkin::evaluate::{Among, Evaluation, Evaluator};
 use galerkin::networks::Network;
 use galerkin::presets;
 use galerkin::run::{History, RunFolder, Snapshot};
@@ -117,7 +117,7 @@ impl Row {
             }
             let evaluator = match &evaluator {
                 Some(evaluator) => evaluator,
-                None => evaluator.insert(Evaluator::open(folder, snapshot, None, device)?),
+                None => evaluator.insert(Evaluator::open(folder, snapshot, None, Among::Unseen, device)?),
             };
             let evaluation = evaluator.evaluate(trial.grid, trial.noise)?;
             errors.push(evaluation.relative_l2.mean);

@@ -1,5 +1,6 @@
 //! Tables of words.
 
+use galerkin_data::error::shown;
 use std::io::{self, Write};
 
 /// Columns as wide as their widest cell.
@@ -14,9 +15,9 @@ impl Table {
         Self { rows: vec![head.iter().map(|name| (*name).into()).collect()] }
     }
 
-    /// One more row.
+    /// One more row. Its words may come from files, and a terminal would obey some of them.
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| shown(cell).into_owned()).collect());
     }
 
     /// For a file in Markdown.

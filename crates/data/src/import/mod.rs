@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::folder::{INPUTS, META, Side, TARGETS};
-use crate::io;
+use crate::io::{self, FolderLock};
 use crate::meta::Meta;
 use plan::Plan;
 
@@ -109,23 +109,24 @@ impl Import {
     /// is left alone.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<Meta> {
         let folder = path.as_ref();
-        if folder.exists() {
-            return Err(Error::content(
-                folder,
-                "folder",
-                "a name that is free",
-                "an existing file or folder",
-            ));
-        }
+        let free = || match folder.exists() {
+            true => Err(Error::Exists { path: folder.into() }),
+            false => Ok(()),
+        };
+        free()?;
         let plan = Plan::new(self)?;
         // Not the name under which a dataset is generated: that work can be resumed and must not be written over.
         let mut name = OsString::from(folder.file_name().unwrap_or_default());
         name.push(".importing");
         let partial = folder.with_file_name(name);
+        let mut lock = FolderLock::take(&partial)?;
+        // Another process may have finished it since.
+        free()?;
         // What an import left that was killed.
         remove_ours(&partial);
         let written = plan.write(&partial).and_then(|meta| {
             fs::rename(&partial, folder).map_err(Error::io(folder))?;
+            lock.renamed(folder);
             Ok(meta)
         });
         if written.is_err() {
@@ -135,13 +136,11 @@ impl Import {
     }
 }
 
-/// Removes the files an import writes, and their folder if nothing else is in it. What cannot be removed is found out by whoever writes it
-/// next.
+/// Removes the files an import writes. What cannot be removed is found out by whoever writes it next.
 fn remove_ours(folder: &Path) {
     let places = ["points", "weights", "cells", "offsets"];
     let places = places.iter().flat_map(|name| [Side::Inputs, Side::Targets].map(|side| side.file(name)));
     for name in places.chain([INPUTS, TARGETS, META].map(String::from)) {
         let _ = fs::remove_file(folder.join(name));
     }
-    let _ = fs::remove_dir(folder);
 }

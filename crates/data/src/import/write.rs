@@ -10,6 +10,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::folder;
+use crate::io::memory::filled;
 use crate::io::{File, npy};
 
 /// Bytes that are gathered before they are written, where the order of the file allows it: few calls, and little memory.
@@ -128,7 +129,7 @@ impl Piece {
             file.scan(&self.variable, &mut |at, some| {
                 if values.is_empty() {
                     // Only now: the reader has compared the size of the variable with that of its file.
-                    values = vec![0.0; block * len];
+                    values = filled(0.0, block * len, file.path(), &self.variable)?;
                 }
                 self.scatter(at, some, len, &mut first, &mut values, in_order, hand)
             })?;

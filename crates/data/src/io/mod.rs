@@ -15,13 +15,15 @@
 //!
 //! All numbers become `f32`, rounded to nearest; doubles beyond its range become infinite, and [`Summary`] counts them.
 //!
-//! A file is not trusted. Every declared size is compared with the bytes there are before memory is taken; what is compressed
-//! is inflated block by block, never beyond what its declared shape needs, and shapes that need more than deflate can grow, or
-//! more than [`Limits`] allow, are refused at once.
+//! A file is not trusted. Every declared size is compared with the bytes there are before memory is taken or a loop begins; what is
+//! compressed is inflated block by block, never beyond what its declared shape needs, and shapes that need more than deflate can grow,
+//! or more than [`Limits`] allow, are refused at once. Memory that the system does not have is an error. Names are kept as they are in
+//! the file: [`crate::error::shown`] makes them fit for a terminal.
 
 mod element;
 mod hdf5;
 mod mat5;
+pub(crate) mod memory;
 pub mod npy;
 mod npz;
 mod safetensors;
@@ -33,13 +35,15 @@ mod write;
 use std::path::Path;
 
 pub use element::Element;
+pub use safetensors::Tensors;
+pub use source::read_text;
 pub use summary::Summary;
 
 use crate::Array;
-use crate::error::{Error, Result};
-use element::Take;
+use crate::error::{Error, Result, shown};
+use element::{DEFLATE_RATIO, Take};
 use source::Source;
-pub use write::write_whole;
+pub use write::{FolderLock, Output, write_whole};
 
 /// Opens a file and lists its variables. The format is told by the first bytes, else by the extension.
 pub fn open(path: impl AsRef<Path>) -> Result<File> {
@@ -72,6 +76,8 @@ pub struct File {
     source: Source,
     format: Format,
     variables: Vec<Variable>,
+    /// Numbers of the variables by their names, those of the same name in the order of the file.
+    by_name: Vec<usize>,
     reader: Reader,
     allowance: Allowance,
 }
@@ -149,6 +155,12 @@ impl File {
         self.find(name).map(|at| &self.variables[at])
     }
 
+    /// The values of the first variable.
+    pub(crate) fn read_first(&self) -> Result<Array> {
+        let first = self.variables.first().map_or("", |variable| &variable.name);
+        self.read(first)
+    }
+
     /// The values of a variable, row-major, all in memory.
     pub fn read(&self, name: &str) -> Result<Array> {
         let variable = self.variable(name)?;
@@ -157,13 +169,14 @@ impl File {
             let count = variable.len();
             if values.capacity() < values.len() + block.len() {
                 // The memory doubles with what has been read and stops at the count: a header that promises too much costs little.
-                values.reserve_exact((count - values.len()).min(values.len().max(block.len())));
+                let more = (count - values.len()).min(values.len().max(block.len()));
+                memory::grow(&mut values, more, self.path(), name)?;
             }
             values.extend_from_slice(block);
             Ok(())
         })?;
         debug_assert_eq!(values.len(), variable.len());
-        let values = element::to_row_major(values, &variable.shape, &variable.order);
+        let values = element::to_row_major(values, &variable.shape, &variable.order, self.path(), name)?;
         Ok(Array { shape: variable.shape.clone(), values })
     }
 
@@ -174,26 +187,38 @@ impl File {
     pub fn scan(&self, name: &str, take: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
         let at = self.find(name)?;
         let variable = &self.variables[at];
-        let Kind::Numbers(element) = variable.kind else {
-            let Kind::Other(found) = variable.kind.clone() else { unreachable!("the other kind") };
-            return Err(Error::Unsupported { path: self.path().into(), variable: name.into(), found });
-        };
-        let Some(count) = element::count(&variable.shape, element) else {
-            let found = format!("shape {:?}", variable.shape);
-            return Err(Error::content(self.path(), name, "a shape that memory can hold", found));
-        };
+        let (element, count) = self.numbers(variable)?;
         let (source, allowance) = (&self.source, self.allowance);
         let take: &mut Take<'_> = take;
         match &self.reader {
             Reader::Npy(header) => {
                 header.scan(&mut source.window(header.offset, u64::MAX), source, name, take)
             }
-            Reader::Npz(entries) => npz::scan(source, &entries[at], name, allowance, take),
+            Reader::Npz(file) => npz::scan(source, file, at, name, allowance, take),
             Reader::Mat5(places) => mat5::scan(source, &places[at], variable, count, allowance, take),
-            Reader::Hdf5(file) => hdf5::scan(source, file, variable, count, allowance, take),
+            Reader::Hdf5(file) => hdf5::scan(source, file, at, variable, count, allowance, take),
             Reader::Safetensors(places) => safetensors::scan(source, places[at], element, count, name, take),
             Reader::Torch(tensors) => tensors.scan(source, at, take),
         }
+    }
+
+    /// `Ok` if the bytes of the file can become as many numbers as the shape of a variable says. Nothing is read. Who goes along an axis
+    /// without reading values calls this first; [`read`](Self::read) and [`scan`](Self::scan) compare more closely.
+    pub fn check(&self, name: &str) -> Result<()> {
+        let variable = self.variable(name)?;
+        let (element, count) = self.numbers(variable)?;
+        let len = self.source.len();
+        let compresses = matches!(self.format, Format::Npz | Format::Mat5 | Format::Mat73 | Format::Hdf5);
+        // A number takes a byte at least, and views of tensors have no more values than their file has bytes.
+        let most = if compresses { len.saturating_mul(DEFLATE_RATIO) } else { len };
+        if count as u64 > most {
+            let expected = format!("at most {most} values, which {len} bytes can hold");
+            return Err(Error::content(self.path(), name, expected, format!("shape {:?}", variable.shape)));
+        }
+        if count as u64 > self.allowance.most {
+            return self.allowance.check(&self.source, name, (count * element.size()) as u64);
+        }
+        Ok(())
     }
 
     /// Range and mean of a variable, which is not held in memory.
@@ -212,29 +237,62 @@ impl File {
         let (variables, reader) = match format {
             Format::Npy => npy::open(&source).map(|(variables, header)| (variables, Reader::Npy(header)))?,
             Format::Npz => {
-                npz::open(&source).map(|(variables, entries)| (variables, Reader::Npz(entries)))?
+                npz::open(&source).map(|(variables, file)| (variables, Reader::Npz(Box::new(file))))?
             }
             Format::Mat5 => {
                 mat5::open(&source).map(|(variables, places)| (variables, Reader::Mat5(places)))?
             }
             Format::Mat73 | Format::Hdf5 => hdf5::open(&source, format, allowance)
                 .map(|(variables, file)| (variables, Reader::Hdf5(Box::new(file))))?,
-            Format::Safetensors => safetensors::open(&source)
-                .map(|(variables, places)| (variables, Reader::Safetensors(places)))?,
-            Format::Torch => torch::open(&source)
-                .map(|(variables, tensors)| (variables, Reader::Torch(tensors)))
-                .map_err(|problem| Error::from(torch::Error { path: source.path().into(), problem }))?,
+            Format::Safetensors => safetensors::open(&source).and_then(|(variables, places)| {
+                apart(&source, places.iter().map(|(_, len)| *len))?;
+                Ok((variables, Reader::Safetensors(places)))
+            })?,
+            Format::Torch => {
+                torch::open(&source).map(|(variables, tensors)| (variables, Reader::Torch(tensors)))?
+            }
         };
-        Ok(Self { source, format, variables, reader, allowance })
+        let mut by_name: Vec<_> = (0..variables.len()).collect();
+        by_name.sort_by(|a, b| variables[*a].name.cmp(&variables[*b].name));
+        Ok(Self { source, format, variables, by_name, reader, allowance })
     }
 
     fn find(&self, name: &str) -> Result<usize> {
-        self.variables.iter().position(|variable| variable.name == name).ok_or_else(|| Error::NoVariable {
+        let first = self.by_name.partition_point(|at| *self.variables[*at].name < *name);
+        let found = self.by_name.get(first).copied().filter(|at| self.variables[*at].name == name);
+        found.ok_or_else(|| Error::NoVariable {
             path: self.path().into(),
             variable: name.into(),
             known: known(&self.variables),
         })
     }
+
+    /// The type of a variable's numbers and how many there are.
+    fn numbers(&self, variable: &Variable) -> Result<(Element, usize)> {
+        let name = &variable.name;
+        let element = match &variable.kind {
+            Kind::Numbers(element) => *element,
+            Kind::Other(found) => {
+                let (path, found) = (self.path().into(), found.clone());
+                return Err(Error::Unsupported { path, variable: name.clone(), found });
+            }
+        };
+        let count = element::count(&variable.shape, element).ok_or_else(|| {
+            let found = format!("shape {:?}", variable.shape);
+            Error::content(self.path(), name, "a shape that memory can hold", found)
+        })?;
+        Ok((element, count))
+    }
+}
+
+/// An error if parts of a file have more bytes than the file: each would be read as if it were its own.
+fn apart(source: &Source, lens: impl Iterator<Item = u64>) -> Result<()> {
+    let total = lens.fold(0u64, u64::saturating_add);
+    if total > source.len() {
+        let expected = format!("variables that do not overlap, of at most {} bytes together", source.len());
+        return Err(Error::content(source.path(), "file", expected, total.to_string()));
+    }
+    Ok(())
 }
 
 impl Variable {
@@ -334,7 +392,7 @@ impl Format {
 #[derive(Debug)]
 enum Reader {
     Npy(npy::Header),
-    Npz(Vec<npz::Entry>),
+    Npz(Box<npz::Npz>),
     Mat5(Vec<mat5::Place>),
     Hdf5(Box<hdf5::Hdf5>),
     Safetensors(Vec<(u64, u64)>),
@@ -377,13 +435,16 @@ fn extension(source: &Source) -> Option<&str> {
 /// Enough for the farthest place a signature is looked for.
 const HEAD: u64 = 2048 + 8;
 
+/// Bytes of the names of all variables of a file in which links, or names that are used again, may multiply them.
+const MOST_OF_NAMES: usize = 16 << 20;
+
 /// The names there are, for a message.
 pub(crate) fn known(variables: &[Variable]) -> String {
     const MOST: usize = 20;
     if variables.is_empty() {
         return "none".into();
     }
-    let names: Vec<_> = variables.iter().take(MOST).map(|variable| variable.name.as_str()).collect();
+    let names: Vec<_> = variables.iter().take(MOST).map(|variable| shown(&variable.name)).collect();
     match variables.len() - names.len() {
         0 => names.join(", "),
         more => format!("{} and {more} more", names.join(", ")),

@@ -11,7 +11,7 @@
 //! What cannot be resolved within the limits is an error.
 
 use super::etd::{Coefficients, Lattice};
-use super::{Equation, Sample, Sampler, check_law, single};
+use super::{Equation, Problem, Sample, Sampler, check_law, single};
 use crate::domain::Grid;
 use crate::error::{Error, Result};
 use crate::random::{Purpose, Stream};
@@ -64,6 +64,11 @@ impl Equation for Burgers {
 
     fn grid(&self) -> Grid {
         Grid::unit(&[self.points], true)
+    }
+
+    fn law(&self) -> Problem {
+        let initial = FieldLaw { modes: 0, ..self.initial };
+        Problem::Burgers(Burgers { points: 0, tolerance: 0.0, initial, ..self.clone() })
     }
 
     fn sampler(&self) -> Result<Sampler<'_>> {

@@ -12,7 +12,7 @@
 
 use super::eigen::{self, Eigenpair};
 use super::poisson::{Poisson, Scratch};
-use super::{Equation, Sample, Sampler, check_law, single};
+use super::{Equation, Problem, Sample, Sampler, check_law, single};
 use crate::domain::Grid;
 use crate::error::{Error, Result};
 use crate::random::{Purpose, Stream};
@@ -91,6 +91,11 @@ impl Equation for Darcy {
 
     fn grid(&self) -> Grid {
         Grid::unit(&[self.points; 2], false)
+    }
+
+    fn law(&self) -> Problem {
+        let field = FieldLaw { modes: 0, ..self.field };
+        Problem::Darcy(Darcy { points: 0, tolerance: 0.0, field, ..self.clone() })
     }
 
     fn sampler(&self) -> Result<Sampler<'_>> {

@@ -36,6 +36,9 @@ pub trait Equation {
     /// The grid of inputs and targets.
     fn grid(&self) -> Grid;
 
+    /// The same problem with the numbers of its discretisation blotted out: what says of which functions a sample is.
+    fn law(&self) -> Problem;
+
     /// A function that makes sample `index` of a seed, after what all samples share was prepared.
     fn sampler(&self) -> Result<Sampler<'_>>;
 
@@ -106,6 +109,11 @@ impl Problem {
     /// Names of the channel of the inputs and of that of the targets.
     pub fn channels(&self) -> [&'static str; 2] {
         self.equation().channels()
+    }
+
+    /// What of it is not a matter of discretisation. Two problems of one law have the same samples, on grids of their own.
+    pub fn law(&self) -> Problem {
+        self.equation().law()
     }
 
     /// Sample `index`, which depends on nothing but the problem and the seed.

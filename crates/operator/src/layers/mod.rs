@@ -101,10 +101,16 @@ pub(crate) fn check_rates(what: &str, rates: &[f64]) -> Result<()> {
     }
 }
 
-/// `Ok` if no size is zero.
+/// Widths, layers and points a side of a network, at the most: more are a slip of the pen, and products of such sizes can be counted.
+const LARGEST: usize = 1 << 16;
+
+/// `Ok` if no size is zero, or so large that nobody means it.
 pub(crate) fn check_sizes(what: &str, sizes: &[(&str, usize)]) -> Result<()> {
-    match sizes.iter().find(|(_, size)| *size == 0) {
+    match sizes.iter().find(|(_, size)| !(1..=LARGEST).contains(size)) {
         None => Ok(()),
-        Some((name, _)) => Err(Error::setting(format!("{what}: {name} = 0"), "it must be at least 1")),
+        Some((name, size)) => {
+            let rule = format!("it must be at least 1 and at most {LARGEST}");
+            Err(Error::setting(format!("{what}: {name} = {size}"), rule))
+        }
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::layers::{Activation, ScalerSizes, check_rates};
+use crate::layers::{Activation, ScalerSizes, check_rates, check_sizes};
 use crate::settings::settings;
 
 /// How inputs become features.
@@ -76,6 +76,7 @@ impl InterpolationConfig {
     /// `Ok` if its numbers have a meaning.
     pub(crate) fn check(&self) -> Result<()> {
         check_rates("network.lift", &[self.dropout, self.up_dropout])?;
+        check_sizes("network.lift", &[("fine", self.fine), ("coarse", self.coarse)])?;
         ScalerSizes::between(self.fine, self.coarse).map(drop)
     }
 

@@ -142,7 +142,9 @@ impl NetworkConfig {
             return Err(Error::setting(format!("network.periodic of {axes} axes"), "a grid has 1 to 3"));
         }
         if let OutputGrid::Resized(Resizing { from, to }) = self.output()
-            && (from.len() != axes || to.len() != axes || from.iter().chain(to).any(|n| *n == 0))
+            && (from.len() != axes
+                || to.len() != axes
+                || from.iter().chain(to).any(|n| check_sizes("network.output", &[("points", *n)]).is_err()))
         {
             let what = format!("network.output from {from:?} to {to:?}");
             return Err(Error::setting(what, format!("points along each of the {axes} axes are needed")));

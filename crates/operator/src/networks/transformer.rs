@@ -191,7 +191,10 @@ impl TransformerConfig {
         self.layer().check()?;
         match &self.decoder {
             DecoderConfig::Spectral(config) => config.check()?,
-            DecoderConfig::Pointwise(config) => check_rates("network.decoder", &[config.dropout])?,
+            DecoderConfig::Pointwise(config) => {
+                check_rates("network.decoder", &[config.dropout])?;
+                check_sizes("network.decoder", &[("layers", config.layers.max(1))])?;
+            }
         }
         match &self.lift {
             LiftConfig::Pointwise(_) if self.output == OutputGrid::Coarse => {

@@ -2,17 +2,18 @@
 //!
 //! A checkpoint is a safetensors file `checkpoint/STEPS.safetensors` with the arrays `N.weights`, `N.first_moment`, `N.second_moment`
 //! and, if weights are averaged, `N.average` of every parameter N, and the rest of the state in its metadata. It is written whole
-//! or not at all, and the last two are kept.
+//! or not at all, has a checksum, and the last two are kept: where the last one is damaged, the run goes on from the one before, with the same
+//! bits at the end.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use galerkin_data::Array;
+use galerkin_data::io::Tensors;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::optimizer::ParameterState;
-use crate::weights;
 
 /// Everything that changes while a run goes on, but the weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,23 +61,40 @@ impl Checkpoint {
         let metadata = BTreeMap::from([("progress".to_string(), progress)]);
         std::fs::create_dir_all(folder).map_err(|source| Error::Io { path: folder.into(), source })?;
         let path = folder.join(format!("{:010}.safetensors", self.state.steps));
-        weights::write_arrays(&arrays, &metadata, &path)?;
+        Tensors { arrays, metadata }.save(&path)?;
         for old in list(folder)?.iter().rev().skip(KEPT) {
             std::fs::remove_file(old).map_err(|source| Error::Io { path: old.clone(), source })?;
         }
         Ok(path)
     }
 
-    /// The last one of a folder; `None` if there is none.
-    pub fn last(folder: &Path) -> Result<Option<Self>> {
-        match list(folder)?.last() {
-            None => Ok(None),
-            Some(path) => Self::read(path).map(Some),
+    /// The last one of a folder that can be read; `None` if there is none. Damaged ones after it get names that end in `.damaged`, and
+    /// `passed_over` is told what is wrong with them. If all are damaged, that is the error.
+    pub fn last(folder: &Path, passed_over: &mut dyn FnMut(&Error)) -> Result<Option<Self>> {
+        let (mut damaged, mut found) = (Vec::new(), None);
+        for path in list(folder)?.into_iter().rev() {
+            match Self::read(&path) {
+                Ok(checkpoint) => {
+                    found = Some(checkpoint);
+                    break;
+                }
+                Err(error) => damaged.push((path, error)),
+            }
         }
+        if found.is_none() && !damaged.is_empty() {
+            return Err(damaged.swap_remove(0).1);
+        }
+        for (path, error) in damaged {
+            passed_over(&error);
+            let mut name = path.clone().into_os_string();
+            name.push(".damaged");
+            std::fs::rename(&path, name).map_err(Error::io(&path))?;
+        }
+        Ok(found)
     }
 
     fn read(path: &Path) -> Result<Self> {
-        let weights::Weights { mut arrays, metadata, .. } = weights::load(path)?;
+        let Tensors { mut arrays, metadata } = Tensors::open(path)?;
         let broken = |why: &str| Error::Folder { path: path.into(), why: format!("no checkpoint: {why}") };
         let progress = metadata.get("progress").and_then(|text| serde_json::from_str(text).ok());
         let state = progress.ok_or_else(|| broken("its metadata do not say where the run was"))?;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use burn::module::Module;
 use burn::tensor::Device;
 use galerkin_data::Dataset;
-use galerkin_data::io::write_whole;
-use galerkin_data::split::batches;
+use galerkin_data::io::{FolderLock, write_whole};
+use galerkin_data::split::{Split, batches};
 use serde_json::json;
 
 use super::checkpoint::{Checkpoint, RunState};
@@ -22,9 +22,10 @@ use crate::loss::GridLoss;
 use crate::metrics::{Summary, relative_l2};
 use crate::networks::Network;
 use crate::optimizer::Optimizer;
-use crate::run::{RunFolder, Snapshot};
-use crate::samples::{Batch, Samples, View, fitted, split};
+use crate::run::{self, RunFolder, Snapshot};
+use crate::samples::{Batch, Samples, View, fitted, split_of};
 use crate::schedule::Rates;
+use crate::seen::SeenSamples;
 use crate::weights;
 
 /// What happens in a run, as it happens.
@@ -67,6 +68,11 @@ pub enum Event {
         validation: Summary,
         /// Whether it is the smallest mean so far.
         best: bool,
+    },
+    /// A checkpoint that cannot be read, before the run goes on from the one before it.
+    Damaged {
+        /// The file, and what is wrong with it.
+        why: String,
     },
     /// After a checkpoint was written.
     Saved {
@@ -143,25 +149,31 @@ impl<'a> Trainer<'a> {
         config.check()?;
         let dataset = Dataset::open(&config.data.folder)?;
         config.check_with(&dataset)?;
-        dataset.verify()?;
         dataset.check_finite()?;
-        let checkpoint = look(config, &dataset, &folder, resume)?;
+        let _lock = FolderLock::take(folder.path())?;
+        let mut damaged = Vec::new();
+        let checkpoint = look(config, &dataset, &folder, resume, &mut damaged)?;
         let taken = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.state.steps);
         let steps = config.total_steps().saturating_sub(taken);
         let mut training = Training::new(config, &folder, &dataset, steps, limit, &device)?;
         if let Some(checkpoint) = checkpoint {
             training.restore(checkpoint)?;
         }
+        for why in damaged {
+            // Whether to go on is asked when it has begun.
+            let _ = watch(Event::Damaged { why });
+        }
         training.run(watch)
     }
 }
 
-/// Checks a folder that has a run; gives the state to go on from.
+/// Checks a folder that has a run; gives the state to go on from, and what is wrong with checkpoints after it.
 fn look(
     config: &RunConfig,
     dataset: &Dataset,
     folder: &RunFolder,
     resume: bool,
+    damaged: &mut Vec<String>,
 ) -> Result<Option<Checkpoint>> {
     if !folder.config_file().exists() {
         return Ok(None);
@@ -176,26 +188,25 @@ fn look(
         let (before, now) = changed.unwrap_or(("", "another number of settings"));
         return Err(folder.wrong(format!("begun with other settings: `{before}` there, `{now}` now")));
     }
-    if !folder.is_trained_with(dataset) {
+    if !folder.is_trained_with(dataset)? {
         let why = format!("begun with another dataset than {} holds now", config.data.folder.display());
         return Err(folder.wrong(why));
     }
-    Checkpoint::last(&folder.checkpoints())
+    Checkpoint::last(&folder.checkpoints(), &mut |error| damaged.push(error.to_string()))
 }
 
-/// Makes the folder of a run that is not there yet.
-fn begin(config: &RunConfig, folder: &RunFolder) -> Result<()> {
+/// Writes what a run that is not there yet begins with.
+fn begin(config: &RunConfig, dataset: &Dataset, split: &Split, folder: &RunFolder) -> Result<()> {
     if folder.config_file().exists() {
         return Ok(());
     }
-    std::fs::create_dir_all(folder.path())
-        .map_err(|source| Error::Io { path: folder.path().into(), source })?;
-    write_whole(folder.dataset_file(), read(config.data.folder.join("meta.toml"))?.as_bytes())?;
+    let meta = config.data.folder.join("meta.toml");
+    let meta = run::read(&meta)?.ok_or_else(|| Error::Folder { path: meta, why: "it is gone".into() })?;
+    let seen = serde_json::to_string(&SeenSamples::of(dataset, split)?).expect("numbers and words");
+    write_whole(folder.dataset_file(), meta.as_bytes())?;
+    write_whole(folder.samples_file(), seen.as_bytes())?;
+    // Last: a folder with a config has all of it.
     Ok(write_whole(folder.config_file(), config.to_toml().as_bytes())?)
-}
-
-fn read(path: PathBuf) -> Result<String> {
-    std::fs::read_to_string(&path).map_err(|source| Error::Io { path, source })
 }
 
 /// A training under way.
@@ -230,7 +241,7 @@ impl<'a> Training<'a> {
         device: &Device,
     ) -> Result<Self> {
         let (data, seed) = (&config.data, config.train.seed);
-        let split = split(config, dataset)?;
+        let split = split_of(config, dataset)?;
         let mut view = View::of(data, seed, None);
         let plain = view.plain(dataset)?;
         refuse_too_large(config, &plain)?;
@@ -249,7 +260,7 @@ impl<'a> Training<'a> {
         refuse_too_slow(config, steps, time, limit)?;
 
         // What can be wrong with settings and data was found by now: it leaves no folder behind.
-        begin(config, folder)?;
+        begin(config, dataset, &split, folder)?;
         if let Some(normalizer) = &normalizer {
             normalizer.save(folder.normalizer_file())?;
         }
@@ -373,7 +384,7 @@ impl<'a> Training<'a> {
         if !norm.is_finite() || !loss.is_finite() || loss > DIVERGED {
             let line = json!({ "step": steps, "diverged": true, "loss": loss.to_string(), "gradient_norm": norm.to_string() });
             self.logged(|log, _| writeln!(log, "{line}").and_then(|()| log.flush()))?;
-            let state = match Checkpoint::last(&self.folder.checkpoints())? {
+            let state = match Checkpoint::last(&self.folder.checkpoints(), &mut |_| {})? {
                 Some(last) => format!(
                     "the last good state is that of step {} in {}",
                     last.state.steps,
@@ -404,7 +415,7 @@ impl<'a> Training<'a> {
         let model = self.evaluated();
         let predictions = self.validation.predict(&model.valid(), &self.plain)?;
         let errors = relative_l2(&predictions, &self.validation.targets.values, self.validation.len())?;
-        let validation = Summary::of(&errors)?;
+        let validation = Summary::of_defined(&errors)?;
         let best = validation.mean < f64::from_bits(self.state.best_bits);
         if best {
             self.state.best_bits = validation.mean.to_bits();
