@@ -2,8 +2,9 @@
 
     pip install numpy safetensors
     python examples/read_run.py runs/burgers
+    python examples/read_run.py pretrained/burgers
 
-Needs Python 3.11 or newer. The dataset is looked for where config.toml says, or where a second argument says.
+Needs Python 3.11 or newer. The dataset is looked for where config.toml says, or where a second argument says. A published run has the last weights alone.
 """
 
 import json
@@ -26,6 +27,8 @@ def main() -> None:
 
     # Weights carry the authors' names and layouts; the config of the network is in the metadata.
     for name in ("model.safetensors", "best.safetensors"):
+        if name == "best.safetensors" and not (run / name).exists():
+            continue
         weights = load_file(run / name)
         with safe_open(run / name, "numpy") as file:
             metadata = file.metadata()
@@ -55,32 +58,44 @@ def main() -> None:
         seen.add("normalizer.safetensors")
 
     # A line per step, and one per epoch.
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    steps = [line for line in lines if "lr" in line]
-    epochs = [line for line in lines if "epoch" in line]
-    assert [line["step"] for line in steps] == list(range(1, len(steps) + 1))
-    print(f"log.jsonl: {len(steps)} steps, {len(epochs)} epochs, loss {steps[0]['loss']:.4f} to {steps[-1]['loss']:.4f}")
-    for line in epochs[-1:]:
-        print(f"    last validation error {line['validation']['mean']:.5f}")
-    seen.add("log.jsonl")
+    if (run / "log.jsonl").exists():
+        lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+        steps = [line for line in lines if "lr" in line]
+        epochs = [line for line in lines if "epoch" in line]
+        assert [line["step"] for line in steps] == list(range(1, len(steps) + 1))
+        print(f"log.jsonl: {len(steps)} steps, {len(epochs)} epochs, loss {steps[0]['loss']:.4f} to {steps[-1]['loss']:.4f}")
+        for line in epochs[-1:]:
+            print(f"    last validation error {line['validation']['mean']:.5f}")
+        seen.add("log.jsonl")
 
     if (run / "metrics.json").exists():
         for found in json.loads((run / "metrics.json").read_text())["evaluations"]:
             error = found["relative_l2"]["mean"]
-            print(f"metrics.json: relative L2 error {error:.5f} of {found['samples']} samples on grid {found['grid']}")
+            subject = f"{found['samples']} samples of {found.get('dataset')}, {found.get('weights')} weights"
+            print(f"metrics.json: relative L2 error {error:.5f} on grid {found['grid']}, {subject}")
         seen.add("metrics.json")
 
     # The run's copy of what the dataset says of itself, and the dataset.
     meta = tomllib.loads((run / "dataset.toml").read_text())
     seen.add("dataset.toml")
     folder = Path(sys.argv[2] if len(sys.argv) == 3 else config["data"]["folder"])
-    inputs, targets = (np.load(folder / name, mmap_mode="r") for name in ("inputs.npy", "targets.npy"))
-    assert meta == tomllib.loads((folder / "meta.toml").read_text()), "the dataset is another one"
-    assert inputs.shape[0] == targets.shape[0] == meta["samples"] and inputs.dtype == targets.dtype == np.float32
-    print(f"{folder}: inputs {inputs.shape}, targets {targets.shape}")
+    if folder.exists():
+        inputs, targets = (np.load(folder / name, mmap_mode="r") for name in ("inputs.npy", "targets.npy"))
+        assert meta == tomllib.loads((folder / "meta.toml").read_text()), "the dataset is another one"
+        assert inputs.shape[0] == targets.shape[0] == meta["samples"] and inputs.dtype == targets.dtype == np.float32
+        print(f"{folder}: inputs {inputs.shape}, targets {targets.shape}")
+    else:
+        print(f"{folder}: not here")
 
-    # Pictures and TensorBoard's files are for other programs.
-    left = {path.name for path in run.iterdir()} - seen - {"figures", "tensorboard"}
+    # Which samples the run has seen: indices of generated ones, checksums of imported ones.
+    if (run / "samples.json").exists():
+        samples = json.loads((run / "samples.json").read_text())
+        assert len(samples["train"]) == config["data"]["train"] and not set(samples["train"]) & set(samples["validation"])
+        print(f"samples.json: {len(samples['train'])} to train, {len(samples['validation'])} to validate")
+        seen.add("samples.json")
+
+    # Pictures, words and TensorBoard's files are for others.
+    left = {path.name for path in run.iterdir()} - seen - {"figures", "tensorboard", "README.md", "samples.png", ".lock"}
     assert not left, f"files not read: {left}"
     print("every file was read")
 

@@ -40,7 +40,7 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// The whole job in three minutes: generate, train, evaluate, draw
+    /// The whole job in two minutes: generate, train, evaluate, draw
     Demo(Demo),
     /// Make a dataset by solving an equation many times
     #[command(subcommand)]
@@ -323,6 +323,9 @@ pub struct Evaluate {
     /// Another dataset than that of the run
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// All samples, also those that the run was trained with
+    #[arg(long)]
+    pub include_training: bool,
     /// Points along the first axis; may be repeated [default: those trained on, or those of --data]
     #[arg(long, value_name = "n")]
     pub grid: Vec<usize>,
@@ -335,7 +338,7 @@ pub struct Evaluate {
     /// One JSON object instead of a table
     #[arg(long)]
     pub json: bool,
-    /// Errors of every sample, in the JSON
+    /// Errors of every sample too
     #[arg(long)]
     pub per_sample: bool,
     /// Where to compute
@@ -349,17 +352,20 @@ pub struct Evaluate {
 Example:
   galerkin predict runs/burgers --input x.npy --output y.npy
 
-The input is (samples, points…) or (samples, points…, channels), in the units of the dataset, on any grid the network takes. It is
-read batch by batch.")]
+The input is (samples, points…, channels), in the units of the dataset, on any grid the network takes. One sample may come without the
+axis of samples, and one channel without that of channels; the output has the axes of the input. It is read batch by batch.")]
 pub struct Predict {
     /// Folder of a run
     pub run: PathBuf,
     /// A .npy file
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,
-    /// A .npy file, which appears when it is complete
+    /// A .npy file, which appears when it is complete; - is the standard output
     #[arg(long, value_name = "FILE")]
     pub output: PathBuf,
+    /// Take what is no number in the input as it is
+    #[arg(long)]
+    pub allow_nan: bool,
     /// The weights with the smallest validation error instead of the last ones
     #[arg(long)]
     pub best: bool,
@@ -380,10 +386,13 @@ Examples:
 
 Every figure is written as .png and .svg to figures/ in the folder of the run: convergence from its log, test samples with predictions,
 reconstructions at several levels of noise for the inverse problem, latent functions beside eigenfunctions of the equation for transformers
-on a square, and errors against resolution if the last `galerkin evaluate` was on more than one grid.")]
+on a square, and errors against resolution if `galerkin evaluate` was on more than one grid.")]
 pub struct Plot {
     /// Folder of a run
     pub run: PathBuf,
+    /// Another dataset than that of the run
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
     /// Test samples to draw
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub samples: u32,

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use galerkin_cli::args::Args;
 use galerkin_cli::commands::{self, Interrupted};
+use galerkin_data::error::shown_text;
 
 /// Tensors of megabytes come and go with every operation. The system's allocator gives them back to the system, which clears their pages
 /// again: a quarter of the time of a prediction on Darcy flow.
@@ -15,9 +16,27 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // Wrong arguments end here, with code 2.
     let args = Args::parse();
+    bound_threads();
     match galerkin::device::on_pool(|| commands::run(args.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => report(&error),
+    }
+}
+
+/// Threads for each core, at the most. Some machines hang when ten thousand are begun.
+const MOST_THREADS: usize = 16;
+
+/// Makes the pool of threads smaller than RAYON_NUM_THREADS says, if that is a slip of the pen. What it says else is rayon's matter.
+fn bound_threads() {
+    let Ok(asked) = std::env::var("RAYON_NUM_THREADS") else { return };
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let most = MOST_THREADS * cores;
+    if asked.parse::<u128>().is_ok_and(|asked| asked > most as u128) {
+        let words = format!(
+            "RAYON_NUM_THREADS = {asked}: going on with {most} threads, {MOST_THREADS} for each core"
+        );
+        let _ = writeln!(io::stderr(), "{words}");
+        galerkin::device::make_pool(most);
     }
 }
 
@@ -34,11 +53,12 @@ fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(130);
     }
     let mut said = error.to_string();
-    let _ = writeln!(out, "error: {said}");
+    // Messages name what files say, and a terminal obeys some of it.
+    let _ = writeln!(out, "error: {}", shown_text(&said));
     for cause in error.chain().skip(1).map(ToString::to_string) {
         // Some messages end with that of their cause.
         if !said.ends_with(&cause) {
-            let _ = writeln!(out, "  caused by: {cause}");
+            let _ = writeln!(out, "  caused by: {}", shown_text(&cause));
             said = cause;
         }
     }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use galerkin::config::RunConfig;
-use galerkin::evaluate::Evaluator;
+use galerkin::evaluate::{Among, Evaluator};
 use galerkin::run::{RunFolder, Snapshot};
 use galerkin::{device, presets};
 use galerkin_data::pde::{Burgers, Problem};
@@ -34,9 +34,9 @@ pub(super) fn run(args: args::Demo) -> anyhow::Result<()> {
     let options = Options { resume: true, limit: None, device, tensorboard: false, quiet: args.quiet };
     let summary = to_the_end(&config, &folder, &options)?;
     say("3. it meets samples it has not seen, on its own grid and on a finer one, beside the solver")?;
-    let evaluator = Evaluator::open(&folder, Snapshot::Last, None, &options.device)?;
+    let evaluator = Evaluator::open(&folder, Snapshot::Last, None, Among::Unseen, &options.device)?;
     let metrics = evaluate::on_grids(&evaluator, &folder, &[config.data.grid, FINE], &[])?;
-    evaluate::write(&folder, &metrics)?;
+    metrics.add_to(&folder)?;
     for (name, scene) in plot::figures(&folder, Some(&evaluator), 3)? {
         scene.save_in(&folder.figures(), name)?;
     }

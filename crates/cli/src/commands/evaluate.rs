@@ -3,10 +3,9 @@
 use std::io::{self, Write};
 
 use galerkin::device;
-use galerkin::evaluate::{Evaluation, Evaluator, Metrics};
+use galerkin::evaluate::{Among, Evaluation, Evaluator, Metrics};
 use galerkin::metrics::Summary;
 use galerkin::run::{RunFolder, Snapshot};
-use galerkin_data::io::write_whole;
 
 use crate::args;
 use crate::output::{Table, sizes};
@@ -15,16 +14,35 @@ use crate::output::{Table, sizes};
 pub(super) fn run(args: args::Evaluate) -> anyhow::Result<()> {
     let folder = RunFolder::new(&args.run);
     let snapshot = if args.best { Snapshot::Best } else { Snapshot::Last };
-    let evaluator = Evaluator::open(&folder, snapshot, args.data.as_deref(), &device::parse(&args.device)?)?;
+    let among = if args.include_training { Among::All } else { Among::Unseen };
+    let device = device::parse(&args.device)?;
+    let evaluator = Evaluator::open(&folder, snapshot, args.data.as_deref(), among, &device)?;
     let mut metrics = on_grids(&evaluator, &folder, &args.grid, &args.noise)?;
-    if !args.per_sample {
-        metrics.evaluations.iter_mut().for_each(|evaluation| evaluation.per_sample.clear());
-    }
-    write(&folder, &metrics)?;
     let mut out = io::stdout().lock();
     match args.json {
-        true => writeln!(out, "{}", serde_json::to_string(&metrics)?)?,
-        false => table(&metrics.evaluations).write(&mut out)?,
+        true => {
+            let mut shown = metrics.clone();
+            if !args.per_sample {
+                shown.evaluations.iter_mut().for_each(|evaluation| evaluation.per_sample.clear());
+            }
+            writeln!(out, "{}", serde_json::to_string(&shown)?)?;
+        }
+        false => {
+            table(&metrics.evaluations).write(&mut out)?;
+            if args.per_sample {
+                per_sample(&metrics.evaluations).write(&mut out)?;
+            }
+        }
+    }
+    out.flush()?;
+    let mut err = io::stderr();
+    for note in notes(&metrics.evaluations) {
+        writeln!(err, "{note}")?;
+    }
+    metrics.evaluations.iter_mut().for_each(|evaluation| evaluation.per_sample.clear());
+    if let Err(error) = metrics.add_to(&folder) {
+        // What was asked for was printed; a folder that cannot be written is no reason to fail.
+        writeln!(err, "not recorded: {error}")?;
     }
     Ok(())
 }
@@ -49,10 +67,38 @@ pub(super) fn on_grids(
     Ok(Metrics { run: folder.path().into(), name: config.name.clone(), evaluations })
 }
 
-/// To `metrics.json`.
-pub(super) fn write(folder: &RunFolder, metrics: &Metrics) -> anyhow::Result<()> {
-    let text = format!("{}\n", serde_json::to_string_pretty(metrics)?);
-    Ok(write_whole(folder.metrics_file(), text.as_bytes())?)
+/// What the numbers of a table do not say of the samples behind them.
+fn notes(evaluations: &[Evaluation]) -> Vec<String> {
+    let Some(Evaluation { subject, .. }) = evaluations.first() else { return Vec::new() };
+    let mut notes = Vec::new();
+    if subject.left_out > 0 {
+        notes.push(format!(
+            "{} samples of {} are left out: the run was trained or validated with them",
+            subject.left_out,
+            subject.dataset.display()
+        ));
+    }
+    if subject.includes_training {
+        notes.push("training samples are included: these are no test errors".into());
+    }
+    let zero = evaluations.iter().map(|evaluation| evaluation.zero_targets).max().unwrap_or(0);
+    if zero > 0 {
+        notes.push(format!("{zero} samples count in no relative error: their targets are zero everywhere"));
+    }
+    notes
+}
+
+/// Errors of every sample, a column for each evaluation.
+fn per_sample(evaluations: &[Evaluation]) -> Table {
+    let heads = evaluations.iter().map(|e| format!("grid {}, noise {}", sizes(&e.points), e.noise));
+    let heads: Vec<String> = ["sample".to_string()].into_iter().chain(heads).collect();
+    let mut table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
+    for sample in 0..evaluations.iter().map(|e| e.per_sample.len()).max().unwrap_or(0) {
+        let errors =
+            evaluations.iter().map(|e| e.per_sample.get(sample).map_or("-".into(), |e| format!("{e:.3e}")));
+        table.row([sample.to_string()].into_iter().chain(errors).collect());
+    }
+    table
 }
 
 /// A row of the model, and one of the solver where there is one.
@@ -76,7 +122,10 @@ pub(super) fn table(found: &[Evaluation]) -> Table {
             let Evaluation { points, noise, samples, .. } = evaluation;
             vec![name.to_string(), sizes(points), noise.to_string(), samples.to_string()]
         };
-        let mut row = start("model");
+        let mut row = start(match evaluation.subject.includes_training {
+            true => "model, training samples included",
+            false => "model",
+        });
         row.extend(summary(&evaluation.relative_l2));
         row.extend([mean(evaluation.relative_h1.as_ref()), mean(Some(&evaluation.l_infinity))]);
         row.push(format!("{:.2}", 1e3 * evaluation.seconds_per_sample));
@@ -103,12 +152,14 @@ pub(super) fn table(found: &[Evaluation]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galerkin::evaluate::SolverRow;
+    use galerkin::evaluate::{SolverRow, Subject};
 
     #[test]
     fn a_table_has_a_row_for_the_solver() {
         let summary = |mean: f64| Summary { mean, median: 0.9 * mean, max: 3.0 * mean };
         let mut evaluation = Evaluation {
+            subject: Subject::default(),
+            zero_targets: 0,
             grid: 512,
             points: vec![512],
             noise: 0.01,

@@ -10,6 +10,7 @@ use galerkin::layers::AttentionKind;
 use galerkin::networks::NetworkConfig;
 use galerkin::run::{RunFolder, Snapshot};
 use galerkin::weights;
+use galerkin_data::error::shown;
 use galerkin_data::io::{self as files, Kind, Limits, Summary};
 use galerkin_data::{Dataset, Domain, Meta};
 
@@ -64,7 +65,8 @@ fn print_dataset(path: &Path, dataset: &Dataset, meta: &Meta) -> anyhow::Result<
         writeln!(out, "  times     {}, from {} to {}", time.points, time.origin, time.origin + time.length)?;
     }
     if meta.inputs.len() + meta.targets.len() > 2 {
-        writeln!(out, "  channels  {} to {}", meta.inputs.join(", "), meta.targets.join(", "))?;
+        let [inputs, targets] = [&meta.inputs, &meta.targets].map(|names| names.join(", "));
+        writeln!(out, "  channels  {} to {}", shown(&inputs), shown(&targets))?;
     }
     if let Some(split) = &meta.split {
         let [train, validation, test] = split.counts();
@@ -83,17 +85,20 @@ fn print_dataset(path: &Path, dataset: &Dataset, meta: &Meta) -> anyhow::Result<
 }
 
 fn print_run(folder: &RunFolder) -> anyhow::Result<()> {
+    // Everything is read before anything is said.
     let config = folder.config()?;
+    let last = folder.weights_file(Snapshot::Last);
+    let last = last.exists().then(|| weights::load(last)).transpose()?;
+    let history = folder.history()?;
+    let metrics = Metrics::read(folder)?;
     let mut out = io::stdout().lock();
-    writeln!(out, "{}: run {}", folder.path().display(), config.name)?;
+    writeln!(out, "{}: run {}", folder.path().display(), shown(&config.name))?;
     let DataConfig { folder: data, grid, coarse, train, validation, test, noise, .. } = &config.data;
     let coarse = coarse.map_or(String::new(), |coarse| format!(", targets on {coarse}"));
     writeln!(out, "  network    {}, {} parameters", network(&config.network), config.network.parameters())?;
     writeln!(out, "  data       {}, grid {grid}{coarse}, noise {noise}", data.display())?;
     writeln!(out, "  samples    {train} to train, {validation} to validate, {test} to test")?;
-    let history = folder.history()?;
-    let steps = weights::load(folder.weights_file(Snapshot::Last)).ok();
-    match steps.and_then(|weights| weights.metadata.get("steps").cloned()) {
+    match last.and_then(|weights| weights.metadata.get("steps").cloned()) {
         Some(steps) => writeln!(out, "  trained    {steps} of {} steps", config.total_steps())?,
         None if history.epochs.is_empty() => writeln!(out, "  trained    elsewhere, or not at all")?,
         None => writeln!(out, "  trained    less than up to its first checkpoint")?,
@@ -112,9 +117,14 @@ fn print_run(folder: &RunFolder) -> anyhow::Result<()> {
             best.epoch
         )?;
     }
-    for evaluation in Metrics::read(folder)?.map_or(Vec::new(), |metrics| metrics.evaluations) {
+    if !history.damaged.is_empty() {
+        let [lines, first] = [history.damaged.len(), history.damaged[0]];
+        writeln!(out, "  damaged    {lines} lines of log.jsonl, the first one line {first}")?;
+    }
+    for evaluation in metrics.map_or(Vec::new(), |metrics| metrics.evaluations) {
         let (error, noise) = (number(evaluation.relative_l2.mean), evaluation.noise);
-        writeln!(out, "  evaluated  {error} on grid {}, noise {noise}", evaluation.grid)?;
+        let of = evaluation.label();
+        writeln!(out, "  evaluated  {error} on grid {}, noise {noise}{of}", sizes(&evaluation.points))?;
     }
     Ok(())
 }

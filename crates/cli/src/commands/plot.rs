@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::bail;
 use galerkin::config::RunConfig;
 use galerkin::device;
-use galerkin::evaluate::{Evaluation, Evaluator, Metrics};
+use galerkin::evaluate::{Among, Evaluation, Evaluator, Metrics};
 use galerkin::run::{RunFolder, Snapshot};
 
 use super::drawing::{Legend, Sample, draw, first_channel, rows};
@@ -18,13 +18,20 @@ pub(super) fn run(args: args::Plot) -> anyhow::Result<()> {
     let folder = RunFolder::new(&args.run);
     let snapshot = if args.best { Snapshot::Best } else { Snapshot::Last };
     folder.config()?;
-    let evaluator = Evaluator::open(&folder, snapshot, None, &device::parse(&args.device)?);
+    let device = device::parse(&args.device)?;
+    let evaluator = Evaluator::open(&folder, snapshot, args.data.as_deref(), Among::Unseen, &device);
     let mut out = io::stdout().lock();
     let mut drawn = 0;
-    if let Err(error) = &evaluator {
-        writeln!(io::stderr(), "no samples are drawn: {error}")?;
-    }
-    for (name, scene) in figures(&folder, evaluator.as_ref().ok(), args.samples as usize)? {
+    let evaluator = match evaluator {
+        Ok(evaluator) => Some(evaluator),
+        // A dataset that was named must be there; that of the run may be gone.
+        Err(error) if args.data.is_some() => return Err(error.into()),
+        Err(error) => {
+            writeln!(io::stderr(), "no samples are drawn: {error}")?;
+            None
+        }
+    };
+    for (name, scene) in figures(&folder, evaluator.as_ref(), args.samples as usize)? {
         scene.save_in(&folder.figures(), name)?;
         writeln!(out, "drew {}.png and .svg", folder.figures().join(name).display())?;
         drawn += 1;
@@ -140,29 +147,34 @@ fn noise_levels(evaluator: &Evaluator, count: usize) -> anyhow::Result<Scene> {
     Ok(reconstructions(&title, &columns, &rows))
 }
 
-/// A curve per level of noise, and one of the solver.
+/// A curve per dataset, weights and level of noise, and one of the solver per dataset.
 fn errors_on_grids(config: &RunConfig, evaluations: &[Evaluation]) -> Scene {
-    let mut noises: Vec<f64> = evaluations.iter().map(|evaluation| evaluation.noise).collect();
-    noises.dedup();
-    let mut curves = Vec::new();
-    let mut curve = |name: String, points: Vec<(usize, f64)>| {
-        let mut points: Vec<Point> = points
-            .into_iter()
-            .map(|(grid, error)| Point { resolution: grid as f64, error, band: None })
-            .collect();
-        points.sort_by(|a, b| a.resolution.total_cmp(&b.resolution));
-        if !points.is_empty() {
-            curves.push(Curve { name, points });
+    let mut curves: Vec<Curve> = Vec::new();
+    let mut add = |name: String, grid: usize, error: f64| {
+        let point = Point { resolution: grid as f64, error, band: None };
+        match curves.iter_mut().find(|curve| curve.name == name) {
+            Some(curve) => curve.points.push(point),
+            None => curves.push(Curve { name, points: vec![point] }),
         }
     };
-    for (k, noise) in noises.iter().enumerate().filter(|(k, noise)| !noises[..*k].contains(noise)) {
-        let name = if noises.len() > 1 { format!("model, noise {noise}") } else { "model".into() };
-        let of_noise = || evaluations.iter().filter(|evaluation| evaluation.noise == *noise);
-        curve(name, of_noise().map(|e| (e.grid, e.relative_l2.mean)).collect());
-        if k == 0 {
-            let solver = of_noise().filter_map(|e| Some((e.grid, e.solver.as_ref()?.relative_l2.mean)));
-            curve("classical solver".into(), solver.collect());
+    // What all have in common says nothing.
+    let differ = |of: &dyn Fn(&Evaluation) -> String| {
+        evaluations.iter().any(|evaluation| of(evaluation) != of(&evaluations[0]))
+    };
+    let label = |e: &Evaluation| e.label();
+    let noise = |e: &Evaluation| format!(", noise {}", e.noise);
+    let (labels, noises) = (differ(&label), differ(&noise));
+    for evaluation in evaluations {
+        let label = if labels { label(evaluation) } else { String::new() };
+        let noise = if noises { noise(evaluation) } else { String::new() };
+        add(format!("model{noise}{label}"), evaluation.grid, evaluation.relative_l2.mean);
+        if let Some(solver) = evaluation.solver.as_ref().filter(|_| evaluation.noise == evaluations[0].noise)
+        {
+            add(format!("classical solver{label}"), evaluation.grid, solver.relative_l2.mean);
         }
+    }
+    for curve in &mut curves {
+        curve.points.sort_by(|a, b| a.resolution.total_cmp(&b.resolution));
     }
     let title = format!("{}: errors against resolution", describe(config));
     resolutions(&title, "points along an axis", "mean relative L² error", &curves)

@@ -1,6 +1,7 @@
 //! `galerkin predict`: predictions for a file.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use galerkin::device;
 use galerkin::model::Model;
@@ -15,6 +16,7 @@ use crate::progress::Progress;
 pub(super) fn run(args: args::Predict) -> anyhow::Result<()> {
     let snapshot = if args.best { Snapshot::Best } else { Snapshot::Last };
     let model = Model::open(&RunFolder::new(&args.run), snapshot, &device::parse(&args.device)?)?;
+    let model = model.allow_nan(args.allow_nan);
     interrupt::catch("stopping, without an output", args.quiet)?;
     let mut progress = None;
     let shape = model.predict_file(&args.input, &args.output, &mut |done, total| {
@@ -24,6 +26,8 @@ pub(super) fn run(args: args::Predict) -> anyhow::Result<()> {
     });
     progress.into_iter().for_each(Progress::finish);
     match shape? {
+        // The standard output has the array.
+        Some(_) if args.output == Path::new("-") => Ok(()),
         Some(shape) => Ok(writeln!(io::stdout(), "wrote {}: {}", args.output.display(), sizes(&shape))?),
         None => Err(Interrupted("stopped; nothing was written".into()).into()),
     }

@@ -4,7 +4,7 @@
 pub(super) fn machine() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = galerkin::device::threads();
     format!("{}, {threads} threads", model.map_or("unknown processor", |(_, name)| name))
 }
 

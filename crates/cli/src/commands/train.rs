@@ -16,7 +16,7 @@ use galerkin::schedule::Rates;
 use galerkin::train::{Event, Outcome, Trainer};
 use galerkin::{presets, weights};
 use galerkin_data::Dataset;
-use galerkin_data::io::write_whole;
+use galerkin_data::io::{FolderLock, read_text, write_whole};
 
 use super::{Interrupted, generate, interrupt};
 use crate::args;
@@ -107,12 +107,12 @@ pub(super) fn import(args: args::ImportWeights) -> anyhow::Result<()> {
     let set: Vec<String> = args.set.iter().map(|(key, _)| key.clone()).collect();
     let config = config.with(&args.set)?.with_coarse_grid(&set)?;
     let folder = RunFolder::new(&args.out);
+    let _lock = FolderLock::take(&args.out)?;
     if folder.config_file().exists() {
         bail!("{}: a run is here already", args.out.display());
     }
     let network = config.network.init(config.train.seed, &device::parse("cpu")?)?;
     let network = weights::import_torch(network, &args.file)?;
-    std::fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
     let from = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let more = BTreeMap::from([("imported_from".to_string(), from)]);
     for snapshot in [Snapshot::Best, Snapshot::Last] {
@@ -157,7 +157,7 @@ fn config(args: &args::Train) -> anyhow::Result<RunConfig> {
     }
     let path = Path::new(what);
     if path.extension().is_some_and(|extension| extension == "toml") || path.is_file() {
-        let text = std::fs::read_to_string(path).with_context(|| what.clone())?;
+        let text = read_text(path, LONGEST)?;
         let mut sets = args.set.clone();
         if let Some(data) = &args.data {
             sets.push(("data.folder".into(), folder_setting(data)?));
@@ -198,6 +198,9 @@ fn missing(data: &Path) -> anyhow::Error {
     let why = "no such dataset; `galerkin import` or `galerkin generate` makes one".to_string();
     galerkin::Error::Setting { what: data.display().to_string(), why }.into()
 }
+
+/// Bytes of a config; some thousand are needed.
+const LONGEST: u64 = 1 << 20;
 
 /// A folder as `--set` takes it.
 fn folder_setting(data: &Path) -> anyhow::Result<String> {
@@ -242,6 +245,10 @@ impl<'a> Display<'a> {
                     self.line(format!("going on after step {steps}"));
                 }
                 self.bar = Some(Progress::new(total, "steps", self.quiet));
+            }
+            // Said even where nothing else is.
+            Event::Damaged { why } => {
+                _ = writeln!(io::stderr(), "passed over a damaged checkpoint: {why}");
             }
             Event::Step { steps, loss, rates: Rates { rate, .. }, .. } => {
                 (self.steps[1], self.rate) = (steps, rate);

@@ -110,7 +110,7 @@ fn what_does_not_fit_is_named_and_leaves_nothing_behind() {
     assert!(desk.names().is_empty());
     desk.works(&format!("import {file} --out d"));
     let error = desk.fails(&format!("import {file} --out d"), 1);
-    assert!(error.contains("d: folder: expected a name that is free"), "{error}");
+    assert!(error.contains("d exists already"), "{error}");
 }
 
 /// A `.npy` file.

@@ -2,12 +2,14 @@
 
 mod bench;
 mod demo;
+mod faults;
 mod generate;
 mod help;
 mod import;
 mod info;
 mod operators;
 mod reproduce;
+mod safety;
 mod train;
 
 use std::path::{Path, PathBuf};

@@ -56,7 +56,7 @@ impl Arrays {
         let first = self.samples - tests;
         let of = |index: usize| {
             let target = Self::sample(&self.targets, index);
-            galerkin::metrics::relative_l2(&predict(index), target, 1).unwrap()[0]
+            galerkin::metrics::relative_l2(&predict(index), target, 1).unwrap()[0].unwrap()
         };
         (first..self.samples).map(of).sum::<f64>() / tests as f64
     }

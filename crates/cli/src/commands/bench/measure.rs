@@ -1,6 +1,5 @@
 //! The measured process: reads weights and input, repeats a pass, prints what it took as JSON.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
@@ -11,8 +10,7 @@ use galerkin::layers::Mode;
 use galerkin::optimizer::{Optimizer, OptimizerConfig};
 use galerkin::reference::export_gradients;
 use galerkin::schedule::Rates;
-use galerkin::weights;
-use galerkin_data::io::{npy, write_whole};
+use galerkin_data::io::{Tensors, npy, write_whole};
 use serde::{Deserialize, Serialize};
 
 use super::network::{Measured, Values};
@@ -94,7 +92,8 @@ fn infer(args: &MeasureArgs) -> anyhow::Result<Report> {
 fn gradients(args: &MeasureArgs) -> anyhow::Result<Report> {
     let (network, x, target) = tracked(args)?;
     let (gradients, _) = network.gradients(&x, &target, Mode::Evaluate)?;
-    weights::write_arrays(&export_gradients(&network, &gradients), &BTreeMap::new(), &args.output)?;
+    let arrays = export_gradients(&network, &gradients);
+    Tensors { arrays, ..Tensors::default() }.save(&args.output)?;
     Ok(Report::default())
 }
 
@@ -118,11 +117,12 @@ fn repeat(budget: f64, mut step: impl FnMut() -> anyhow::Result<()>) -> anyhow::
 }
 
 fn read_values(path: &Path, device: &Device) -> anyhow::Result<Values> {
-    let rows = npy::Rows::open(path)?;
-    let [batch, grid @ .., channels] = rows.shape() else {
-        bail!("{}: expected (samples, points…, channels), found shape {:?}", path.display(), rows.shape());
+    let runs = npy::Runs::open(path)?;
+    let [batch, grid @ .., channels] = runs.shape() else {
+        bail!("{}: expected (samples, points…, channels), found shape {:?}", path.display(), runs.shape());
     };
-    let data = TensorData::new(rows.read(0, *batch)?, [*batch, grid.iter().product(), *channels]);
+    let shape = [*batch, grid.iter().product(), *channels];
+    let data = TensorData::new(runs.read(0, shape.iter().product())?, shape);
     Ok(Values { tensor: Tensor::from_data(data, device), grid: grid.to_vec() })
 }
 

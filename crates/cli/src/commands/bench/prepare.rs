@@ -7,8 +7,7 @@ use galerkin::device::Device;
 use galerkin::layers::TargetNormalizer;
 use galerkin::networks::{LiftConfig, NetworkConfig};
 use galerkin::reference::{Array, export};
-use galerkin::weights;
-use galerkin_data::io::{npy, write_whole};
+use galerkin_data::io::{Tensors, npy, write_whole};
 use galerkin_data::random::{Purpose, Stream};
 
 use super::network::MeasuredConfig;
@@ -53,7 +52,7 @@ pub(super) fn write(row: &Row, folder: &Path) -> anyhow::Result<Files> {
         }
         metadata.insert("normalizer.eps".into(), TargetNormalizer::EPS.to_string());
     }
-    weights::write_arrays(&arrays, &metadata, &files.weights)?;
+    Tensors { arrays, metadata }.save(&files.weights)?;
     Ok(files)
 }
 

@@ -159,13 +159,15 @@ pub(super) fn interleave(
 
 /// Largest difference of two outputs, relative to the largest value of the first.
 pub(super) fn output_difference(one: &Path, other: &Path) -> anyhow::Result<f64> {
-    let (one, other) = (npy::Rows::open(one)?, npy::Rows::open(other)?);
+    let (one, other) = (npy::Runs::open(one)?, npy::Runs::open(other)?);
     if one.shape() != other.shape() {
         bail!("outputs have the shapes {:?} and {:?}", one.shape(), other.shape());
     }
     let (mut most, mut difference) = (0.0f64, 0.0f64);
-    for at in 0..one.shape()[0] {
-        for (a, b) in one.read(at, 1)?.into_iter().zip(other.read(at, 1)?) {
+    let [samples, rest @ ..] = one.shape() else { bail!("outputs have no axis") };
+    let len: usize = rest.iter().product();
+    for at in 0..*samples {
+        for (a, b) in one.read(at * len, len)?.into_iter().zip(other.read(at * len, len)?) {
             most = most.max(f64::from(a).abs());
             // A value that is no number must not pass: f64::max would drop it.
             let apart = (f64::from(a) - f64::from(b)).abs();

@@ -23,7 +23,7 @@ pub(super) fn run(args: &Reproduce) -> anyhow::Result<()> {
     let rows = families.iter().map(networks).collect::<anyhow::Result<Vec<_>>>()?.concat();
     let chosen = choose(&rows, |row| &row.name, &args.only)?;
     let folder = args.runs.join(args.scale.name()).join("memory-speed");
-    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    let threads = galerkin::device::threads() as u32;
     let how = BenchOptions {
         rows: Vec::new(),
         threads,

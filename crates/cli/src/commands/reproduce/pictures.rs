@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use galerkin::device::Device;
-use galerkin::evaluate::Evaluator;
+use galerkin::evaluate::{Among, Evaluator};
 use galerkin::run::Snapshot;
 use galerkin_paper::report::ErrorReport;
 use galerkin_paper::{Experiment, Row};
@@ -33,7 +33,7 @@ pub(super) fn draw(
             continue;
         }
         // The tables need no data once they were made; only pictures do.
-        match Evaluator::open(&folder(row, args), Snapshot::Last, None, device) {
+        match Evaluator::open(&folder(row, args), Snapshot::Last, None, Among::Unseen, device) {
             Ok(evaluator) => models.push((row, evaluator)),
             Err(error) => writeln!(io::stderr(), "no samples are drawn: {error}")?,
         }
