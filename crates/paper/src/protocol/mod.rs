@@ -99,10 +99,10 @@ impl Row {
             (Scale::Cpu, "darcy-inverse") => self.set("train.epochs", 36),
             (Scale::Cpu | Scale::Paper, _) => {}
             (Scale::Quick, _) => {
-                // A grid that has all modes the networks keep.
+                // A grid that has all modes the networks keep, and as many steps as make errors that can be shown.
                 let (folder, [train, other], epochs, grid) = match self.is_on_line() {
-                    true => ("datasets/quick-burgers", [128, 16], 6, 128),
-                    false => ("datasets/quick-darcy", [32, 8], 3, 43),
+                    true => ("datasets/quick-burgers", [128, 16], 24, 128),
+                    false => ("datasets/quick-darcy", [32, 8], 6, 43),
                 };
                 self.set("data.folder", folder);
                 self.set("data.train", train);

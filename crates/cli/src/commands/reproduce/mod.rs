@@ -62,7 +62,7 @@ fn reproduce(
     let report = ErrorReport { protocol, outcomes };
     let at = results_folder::write(experiment, &report, args, device)?;
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", report.protocol.title)?;
+    writeln!(out, "{}; errors in units of {:e}", report.protocol.title, report.protocol.unit)?;
     report.table().write(&mut out)?;
     writeln!(out, "wrote {}", at.display())?;
     Ok(())
