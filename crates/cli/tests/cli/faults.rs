@@ -79,6 +79,11 @@ fn kill(times: u32, seed: u64) {
             if killed == times {
                 break;
             }
+            if resume.is_empty() && desk.path(out).exists() {
+                // It was killed when all was done, or came to its end.
+                check();
+                remove(&desk.path(out));
+            }
             let mut child = command(draw()).spawn().unwrap();
             std::thread::sleep(Duration::from_secs_f64(whole.as_secs_f64() * draw()));
             match child.try_wait().unwrap() {
@@ -87,7 +92,6 @@ fn kill(times: u32, seed: u64) {
                     child.kill().unwrap();
                     child.wait().unwrap();
                 }
-                // It came to its end first, and begins anew.
                 Some(status) => {
                     assert!(status.success(), "{words}");
                     check();
@@ -112,7 +116,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// All files below a path by name.
+/// All files below a path by name, but for two that a kill after the last byte leaves and that nobody reads.
 fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     if path.is_file() {
@@ -122,6 +126,9 @@ fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
     for entry in std::fs::read_dir(path).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
+        if name == ".lock" || name == "progress.toml" {
+            continue;
+        }
         for (below, bytes) in files(&entry.path()) {
             found.insert(format!("{name}/{below}"), bytes);
         }
