@@ -13,7 +13,7 @@ fn a_row_is_trained_once_and_reported_beside_the_paper() {
 
     let said = desk.works("reproduce burgers --only burgers-fno -q");
     let row = |name: &str| said.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_string();
-    assert!(row("FNO1d").contains("4.373") && row("FNO1d").contains("6 of 6"), "{said}");
+    assert!(row("FNO1d").contains("4.373") && row("FNO1d").contains("24 of 24"), "{said}");
     assert!(row("GT, norm of K, V").contains("not run"), "{said}");
     let weights = desk.path("runs/reproduce/quick/burgers-fno/model.safetensors");
     let trained = || std::fs::metadata(&weights).unwrap().modified().unwrap();
@@ -50,7 +50,7 @@ fn noise_is_drawn_for_every_model_that_was_trained() {
     let desk = Desk::new();
     let said = desk.works("reproduce noise --only inverse-gt-heads-0.01 -q");
     let row = |name: &str| said.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_string();
-    assert!(row("GT, trained at ε = 0.01").contains("3 of 3"), "{said}");
+    assert!(row("GT, trained at ε = 0.01").contains("6 of 6"), "{said}");
     assert!(row("GT, trained at ε = 0.1").contains("not run"), "{said}");
     let folder = desk.path(said.lines().find_map(|line| line.strip_prefix("wrote ")).unwrap());
     let figure = std::fs::read_to_string(folder.join("figures/reconstructions.svg")).unwrap();
