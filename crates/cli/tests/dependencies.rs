@@ -79,7 +79,7 @@ fn licences_and_sources_are_allowed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     // `cargo metadata` also lists crates of features that are off.
-    cargo.args(["tree", "--workspace", "--locked", "--offline", "--target", "x86_64-unknown-linux-gnu"]);
+    cargo.args(["tree", "--workspace", "--locked", "--target", "x86_64-unknown-linux-gnu"]);
     cargo.args(["--prefix", "none", "--format", "{p}|{l}|"]).current_dir(&root);
     let output = cargo.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
