@@ -363,7 +363,7 @@ pub struct Predict {
     /// A .npy file, which appears when it is complete; - is the standard output
     #[arg(long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Take what is no number in the input as it is
+    /// Accept NaN and infinite values in the input
     #[arg(long)]
     pub allow_nan: bool,
     /// The weights with the smallest validation error instead of the last ones

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 /// Threads for each core, at the most. Some machines hang when ten thousand are begun.
 const MOST_THREADS: usize = 16;
 
-/// Makes the pool of threads smaller than RAYON_NUM_THREADS says, if that is a slip of the pen. What it says else is rayon's matter.
+/// Makes a smaller pool of threads than RAYON_NUM_THREADS says, if that is a slip of the pen. Any other value is left to rayon.
 fn bound_threads() {
     let Ok(asked) = std::env::var("RAYON_NUM_THREADS") else { return };
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());

@@ -203,8 +203,8 @@ impl RunFolder {
         Ok(history)
     }
 
-    /// Which samples it was trained and validated with; `None` if its weights come from elsewhere, or if nobody knows. Runs of
-    /// earlier versions have it of samples that were generated alone.
+    /// Which samples it was trained and validated with; `None` if its weights come from elsewhere. Runs of earlier versions kept no record:
+    /// for generated samples it follows from their config, for imported ones it is `None`.
     pub fn seen(&self) -> Result<Option<SeenSamples>> {
         let path = self.samples_file();
         if let Some(text) = read(&path)? {

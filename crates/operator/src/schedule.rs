@@ -16,7 +16,7 @@ pub enum Schedule {
     /// before the peak.
     OneCycle {
         /// The share of the steps before the peak, in (0, 1).
-        #[serde(default = "third")]
+        #[serde(default = "default_peak")]
         peak: f64,
         /// Steps that the way up to the largest rate takes at least. If fewer are before the peak, that is lower in proportion: the rate
         /// grows no faster, and training does not leave its path.
@@ -26,18 +26,18 @@ pub enum Schedule {
     /// Linearly up, then along a half cosine down to zero; β₁ = 0.9.
     Cosine {
         /// The share of the steps on the way up, in [0, 1).
-        #[serde(default = "tenth")]
+        #[serde(default = "default_warmup")]
         warmup: f64,
     },
     /// Always the largest rate; β₁ = 0.9.
     Constant,
 }
 
-fn third() -> f64 {
+fn default_peak() -> f64 {
     0.3
 }
 
-fn tenth() -> f64 {
+fn default_warmup() -> f64 {
     0.1
 }
 

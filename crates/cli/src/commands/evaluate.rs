@@ -18,20 +18,17 @@ pub(super) fn run(args: args::Evaluate) -> anyhow::Result<()> {
     let device = device::parse(&args.device)?;
     let evaluator = Evaluator::open(&folder, snapshot, args.data.as_deref(), among, &device)?;
     let mut metrics = on_grids(&evaluator, &folder, &args.grid, &args.noise)?;
+    let clear = |metrics: &mut Metrics| metrics.evaluations.iter_mut().for_each(|e| e.per_sample.clear());
+    if !args.per_sample {
+        clear(&mut metrics);
+    }
     let mut out = io::stdout().lock();
-    match args.json {
-        true => {
-            let mut shown = metrics.clone();
-            if !args.per_sample {
-                shown.evaluations.iter_mut().for_each(|evaluation| evaluation.per_sample.clear());
-            }
-            writeln!(out, "{}", serde_json::to_string(&shown)?)?;
-        }
-        false => {
-            table(&metrics.evaluations).write(&mut out)?;
-            if args.per_sample {
-                per_sample(&metrics.evaluations).write(&mut out)?;
-            }
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&metrics)?)?;
+    } else {
+        table(&metrics.evaluations).write(&mut out)?;
+        if args.per_sample {
+            per_sample(&metrics.evaluations).write(&mut out)?;
         }
     }
     out.flush()?;
@@ -39,7 +36,7 @@ pub(super) fn run(args: args::Evaluate) -> anyhow::Result<()> {
     for note in notes(&metrics.evaluations) {
         writeln!(err, "{note}")?;
     }
-    metrics.evaluations.iter_mut().for_each(|evaluation| evaluation.per_sample.clear());
+    clear(&mut metrics);
     if let Err(error) = metrics.add_to(&folder) {
         // What was asked for was printed; a folder that cannot be written is no reason to fail.
         writeln!(err, "not recorded: {error}")?;

@@ -71,13 +71,17 @@ fn generated_samples_of_the_training_are_left_out_wherever_they_are() {
     generate(&desk, 5, 3, "other");
     assert_eq!(json(&desk.works("evaluate run --data other --json"))["evaluations"][0]["samples"], 5);
     assert_eq!(json(&desk.works("evaluate run --json"))["evaluations"][0]["samples"], 8);
+    let record = json(&std::fs::read_to_string(desk.path("run/samples.json")).unwrap());
+    let first_is_seen =
+        ["train", "validation"].iter().any(|part| record[part].as_array().unwrap().contains(&0.into()));
     // A run of a version that kept no record.
     std::fs::remove_file(desk.path("run/samples.json")).unwrap();
     assert_eq!(json(&desk.works("evaluate run --data more --json"))["evaluations"][0]["samples"], 20);
-    // Nothing but training samples.
+    // Nothing but a training sample.
+    assert!(first_is_seen, "{record}");
     generate(&desk, 1, 0, "one");
-    let said = desk.run("evaluate run --data one");
-    assert!(said.code == Some(0) || said.err.contains("--include-training"), "{}", said.err);
+    let error = desk.fails("evaluate run --data one", 1);
+    assert!(error.contains("it was trained or validated with all 1 of one; --include-training"), "{error}");
 }
 
 #[test]
@@ -356,7 +360,6 @@ fn every_setting_is_refused_or_right() {
     assert!(keys.len() > 50, "{keys:?}");
     let values = ["-1", "0", "nan", "inf", "1e300", "9223372036854775807", "\"word\"", "[]", "true"];
     let mut taken = 0;
-    // Several at once: most are refused in milliseconds.
     let jobs: Vec<(usize, String, &str)> = keys
         .iter()
         .filter(|key| *key != "name" && *key != "data.folder")
