@@ -61,6 +61,20 @@ impl Adam {
     /// If the norm is infinite or NaN it is returned and nothing is changed, neither parameters nor gradients nor state, so that
     /// the caller can stop with a good model in hand.
     pub fn step(&self, step: Step, slots: &mut [Slot]) -> f64 {
+        let norm = gradient_norm(slots.iter().map(|slot| &*slot.grad));
+        if norm.is_finite() {
+            self.apply(step, self.clip(norm), slots);
+        }
+        norm
+    }
+
+    /// What gradients with this norm, all together, are scaled by.
+    pub fn clip(&self, norm: f64) -> f32 {
+        (self.max_norm / (norm + 1e-6)).min(1.0) as f32
+    }
+
+    /// The step itself, with gradients scaled by `clip`: what [`step`](Self::step) does after it has looked at the norm.
+    pub fn apply(&self, step: Step, clip: f32, slots: &mut [Slot]) {
         assert!(step.t > 0, "adam: steps are counted from 1, found t = 0");
         for (i, slot) in slots.iter().enumerate() {
             let (len, sizes) = (slot.param.len(), [("slot", i), ("param", slot.param.len())]);
@@ -68,29 +82,17 @@ impl Adam {
             check_len("adam m", slot.m.len(), len, &sizes);
             check_len("adam v", slot.v.len(), len, &sizes);
         }
-        let len: usize = slots.iter().map(|s| s.param.len()).sum();
-        let lanes = (len / LANE_VALUES).clamp(1, MOST_LANES);
-        let start = |lane: usize| len * lane / lanes;
-
-        let mut squares = [0.0f64; MOST_LANES];
-        let gradients = &*slots;
-        par::for_each(lanes, equal(&mut squares[..lanes], 1), &mut [], 0, &|lane, sum, _| {
-            sum[0] = sum_of_squares(gradients, start(lane), start(lane + 1));
-        });
-        let norm = squares[..lanes].iter().sum::<f64>().sqrt();
-        if norm.is_finite() {
-            let update = self.update(step, norm);
-            let run = Run { first: Slot::default(), slots, last: Slot::default(), at: 0, start };
-            par::for_each(lanes, run, &mut [], 0, &|_, run, _| run.each(|slot| update.apply(slot)));
-        }
-        norm
+        let update = self.update(step, clip);
+        let (lanes, start) = lanes(slots.iter().map(|slot| slot.param.len()).sum());
+        let run = Run { first: Slot::default(), slots, last: Slot::default(), at: 0, start };
+        par::for_each(lanes, run, &mut [], 0, &|_, run, _| run.each(|slot| update.apply(slot)));
     }
 
     /// The step's coefficients, computed in f64 once.
-    fn update(&self, step: Step, norm: f64) -> Update {
+    pub(crate) fn update(&self, step: Step, clip: f32) -> Update {
         let t = step.t as f64;
         Update {
-            clip: (self.max_norm / (norm + 1e-6)).min(1.0) as f32,
+            clip,
             beta1: step.beta1 as f32,
             one_minus_beta1: (1.0 - step.beta1) as f32,
             beta2: self.beta2 as f32,
@@ -103,17 +105,18 @@ impl Adam {
     }
 }
 
+/// The coefficients of a step, in the letters of the [module](self): `keep` is 1 − lr·decay, `step_size` lr/(1 − β₁ᵗ), `root_correction` 1/√(1 − β₂ᵗ).
 #[derive(Clone, Copy)]
-struct Update {
-    clip: f32,
-    beta1: f32,
-    one_minus_beta1: f32,
-    beta2: f32,
-    one_minus_beta2: f32,
-    keep: f32,
-    step_size: f32,
-    root_correction: f32,
-    eps: f32,
+pub(crate) struct Update {
+    pub clip: f32,
+    pub beta1: f32,
+    pub one_minus_beta1: f32,
+    pub beta2: f32,
+    pub one_minus_beta2: f32,
+    pub keep: f32,
+    pub step_size: f32,
+    pub root_correction: f32,
+    pub eps: f32,
 }
 
 impl Update {
@@ -131,15 +134,31 @@ impl Update {
     }
 }
 
+/// ‖g‖ of all gradients together.
+pub fn gradient_norm<'g>(gradients: impl Iterator<Item = &'g [f32]> + Clone + Send + Sync) -> f64 {
+    let (lanes, start) = lanes(gradients.clone().map(<[f32]>::len).sum());
+    let mut sums = [0.0f64; MOST_LANES];
+    par::for_each(lanes, equal(&mut sums[..lanes], 1), &mut [], 0, &|lane, sum, _| {
+        sum[0] = sum_of_squares(gradients.clone(), start(lane), start(lane + 1));
+    });
+    sums[..lanes].iter().sum::<f64>().sqrt()
+}
+
+/// How many lanes a vector of this length has, and where each begins.
+fn lanes(len: usize) -> (usize, impl Fn(usize) -> usize + Copy + Send + Sync) {
+    let lanes = (len / LANE_VALUES).clamp(1, MOST_LANES);
+    (lanes, move |lane: usize| len * lane / lanes)
+}
+
 /// Σ g² over values start..end of the long vector.
-fn sum_of_squares(slots: &[Slot], start: usize, end: usize) -> f64 {
+fn sum_of_squares<'g>(gradients: impl Iterator<Item = &'g [f32]>, start: usize, end: usize) -> f64 {
     let (mut at, mut sum) = (0, 0.0);
-    for slot in slots {
-        let (from, to) = (start.max(at), end.min(at + slot.grad.len()));
+    for gradient in gradients {
+        let (from, to) = (start.max(at), end.min(at + gradient.len()));
         if from < to {
-            sum += vectorize!(squares(&slot.grad[from - at..to - at]));
+            sum += vectorize!(squares(&gradient[from - at..to - at]));
         }
-        at += slot.grad.len();
+        at += gradient.len();
     }
     sum
 }

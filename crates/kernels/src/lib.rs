@@ -34,7 +34,7 @@
 //! - [`linear`], [`feed_forward`], [`norm`], [`activation`], [`pointwise`]: the pointwise parts, also on their own.
 //! - [`spectral`]: spectral convolution in one, two and three dimensions through a truncated DFT, for any n.
 //! - [`conv3x3`], [`resize`]: convolution with padding 1, and bilinear resize with aligned corners.
-//! - [`adam`]: the optimiser's step with clipping by the global norm.
+//! - [`adam`]: the optimiser's step with clipping by the global norm; [`soap`] and [`muon`]: what they do with matrices instead.
 //! - [`dropout`]: masks from a counter; [`random`]: the generator, Philox.
 //! - [`reference`](mod@reference): the same operations as plain f64 loops. This is the specification; every kernel is tested against it.
 //! - [`gemm`](mod@gemm), [`par`], [`simd`]: the only doors to matrix products, threads and vector instructions.
@@ -83,6 +83,7 @@
 pub mod activation;
 pub mod adam;
 pub mod attention;
+mod basis;
 pub mod conv3x3;
 mod dims;
 pub mod dropout;
@@ -90,6 +91,7 @@ pub mod encoder;
 pub mod feed_forward;
 pub mod gemm;
 pub mod linear;
+pub mod muon;
 pub mod norm;
 pub mod par;
 mod parameters;
@@ -98,5 +100,6 @@ pub mod random;
 pub mod reference;
 pub mod resize;
 pub mod simd;
+pub mod soap;
 pub mod spectral;
 mod tile;

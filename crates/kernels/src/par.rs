@@ -212,6 +212,36 @@ impl Rows {
     }
 }
 
+/// Runs of items that cost about the same, cut by the costs alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lanes {
+    /// How many runs there are.
+    pub count: usize,
+    starts: [usize; MOST_LANES + 1],
+}
+
+impl Lanes {
+    /// The first item of a run; also of the one after the last.
+    pub fn start(&self, lane: usize) -> usize {
+        self.starts[lane]
+    }
+}
+
+/// Cuts items into at most 32 runs. An item belongs to the run in which its cost begins.
+pub(crate) fn lanes_by_cost<T>(items: &[T], cost: impl Fn(&T) -> usize) -> Lanes {
+    let count = items.len().clamp(1, MOST_LANES);
+    let total: usize = items.iter().map(&cost).sum();
+    let (mut starts, mut before, mut lane) = ([items.len(); MOST_LANES + 1], 0, 0);
+    for (i, item) in items.iter().enumerate() {
+        while lane < count && before >= total * lane / count {
+            starts[lane] = i;
+            lane += 1;
+        }
+        before += cost(item);
+    }
+    Lanes { count, starts }
+}
+
 /// Sums one field over the partial results of all lanes, in their order, into `out`.
 ///
 /// `partial` is `lanes` equal runs of values; the field starts at `at` in each of them.
@@ -254,6 +284,19 @@ mod tests {
             }
             assert_eq!(next, samples * n, "{rows:?}");
         }
+    }
+
+    #[test]
+    fn items_are_cut_by_their_cost() {
+        let lanes = lanes_by_cost(&[1, 1, 1, 1, 4, 4, 12, 1], |cost| *cost);
+        let starts: Vec<usize> = (0..=lanes.count).map(|lane| lanes.start(lane)).collect();
+        assert_eq!((starts[0], starts[lanes.count]), (0, 8));
+        assert!(starts.is_sorted(), "{starts:?}");
+        // The dear one is alone with what begins after it.
+        assert!(starts.contains(&6), "{starts:?}");
+        assert_eq!(lanes_by_cost(&[] as &[usize], |cost| *cost).start(1), 0);
+        let many = lanes_by_cost(&[3; 1000], |cost| *cost);
+        assert!((0..many.count).all(|lane| many.start(lane + 1) - many.start(lane) <= 32));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::networks::{
     EncoderConfig, FnoConfig, InterpolationConfig, NetworkConfig, PointwiseConfig, PointwiseLiftConfig,
     SpectralConfig, TransformerConfig,
 };
-use crate::optimizer::OptimizerConfig;
+use crate::optimizer::{AdamConfig, MuonConfig, OptimizerConfig, SoapConfig};
 use crate::schedule::Schedule;
 use crate::settings::settings;
 
@@ -164,7 +164,17 @@ const SECTIONS: &[(&str, &str, &[(&str, &str)])] = &[
     ("schedule", "one_cycle", Schedule::ONE_CYCLE),
     ("schedule", "cosine", Schedule::COSINE),
     ("schedule", "constant", &[]),
-    ("optimizer", "", OptimizerConfig::SETTINGS),
+    (
+        "optimizer",
+        "",
+        &[(
+            "kind",
+            "adam | soap: Adam in the eigenbasis of Shampoo's factors | muon: orthogonalised momentum",
+        )],
+    ),
+    ("optimizer", "adam", AdamConfig::SETTINGS),
+    ("optimizer", "soap", SoapConfig::SETTINGS),
+    ("optimizer", "muon", MuonConfig::SETTINGS),
     ("checkpoint", "", CheckpointConfig::SETTINGS),
 ];
 
@@ -180,6 +190,10 @@ impl RunConfig {
             let why = "a config of version 0.1, which had [model] in place of [network]; \
                        `galerkin config PRESET` prints a new one, and `galerkin predict` still takes the run";
             return Err(Error::Config { origin: origin.display().to_string(), why: why.into() });
+        }
+        if let Some(toml::Value::Table(optimizer)) = table.get_mut("optimizer") {
+            // Configs of versions that had no other.
+            optimizer.entry("kind").or_insert_with(|| "adam".into());
         }
         for (key, value) in sets {
             set(&mut table, key, value)?;

@@ -1,11 +1,15 @@
-//! Adam on the parameters of a model, with clipping by the norm of all gradients together.
+//! The optimisers on the parameters of a model: Adam for vectors and small matrices, and for the others Adam, SOAP or Muon; with clipping by the
+//! norm of all gradients together.
 //!
 //! The optimiser holds the weights as plain arrays beside its moments, in the order in which the model shows them, and hands copies to
-//! the model: a checkpoint is these arrays, and a step is one pass of the kernel over them.
+//! the model: a checkpoint is these arrays, and a step is one pass of the kernels over them.
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Gradients, Tensor};
-use galerkin_kernels::adam::{Adam, Slot, Step};
+use galerkin_kernels::adam::{Adam, Slot, Step, gradient_norm};
+use galerkin_kernels::muon::{self, Muon};
+use galerkin_kernels::par;
+use galerkin_kernels::soap::{self, Soap};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -13,35 +17,131 @@ use crate::reference::{replace, to_vec};
 use crate::schedule::Rates;
 use crate::settings::settings;
 
-settings! {
+/// Which optimiser.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum OptimizerConfig {
     /// Adam; AdamW with a weight decay.
+    Adam(AdamConfig),
+    /// Adam in the eigenbasis of Shampoo's factors.
+    Soap(SoapConfig),
+    /// Momentum with equal singular values.
+    Muon(MuonConfig),
+}
+
+settings! {
+    /// Adam.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
-    pub struct OptimizerConfig {
+    pub struct AdamConfig {
         /// decay of the second moment
+        #[serde(default = "beta2")]
         pub beta2: f64,
         /// added to its root
+        #[serde(default = "eps")]
         pub eps: f64,
-        /// decoupled, as in AdamW; 0: Adam
+        /// decoupled, as in AdamW; 0: none
+        #[serde(default)]
         pub weight_decay: f64,
         /// gradients with a larger norm, all together, are scaled down to it
+        #[serde(default = "max_norm")]
         pub max_norm: f64,
     }
+}
+
+settings! {
+    /// SOAP on matrices, convolutions and spectral weights; Adam with the same numbers on the rest.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct SoapConfig {
+        /// decay of the second moment and of Shampoo's factors
+        #[serde(default = "decay")]
+        pub decay: f64,
+        /// steps between two refreshes of the bases
+        #[serde(default = "refresh")]
+        pub refresh: u64,
+        /// added to its root
+        #[serde(default = "eps")]
+        pub eps: f64,
+        /// decoupled, as in AdamW; 0: none
+        #[serde(default)]
+        pub weight_decay: f64,
+        /// gradients with a larger norm, all together, are scaled down to it
+        #[serde(default = "max_norm")]
+        pub max_norm: f64,
+    }
+}
+
+settings! {
+    /// Muon on matrices, convolutions and spectral weights; Adam on the rest.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct MuonConfig {
+        /// momentum of matrices
+        #[serde(default = "momentum")]
+        pub momentum: f64,
+        /// decay of the second moment
+        #[serde(default = "beta2")]
+        pub beta2: f64,
+        /// added to its root
+        #[serde(default = "eps")]
+        pub eps: f64,
+        /// decoupled, as in AdamW; 0: none
+        #[serde(default)]
+        pub weight_decay: f64,
+        /// gradients with a larger norm, all together, are scaled down to it
+        #[serde(default = "max_norm")]
+        pub max_norm: f64,
+    }
+}
+
+// As the paper's code has them.
+fn beta2() -> f64 {
+    0.999
+}
+fn eps() -> f64 {
+    1e-8
+}
+fn max_norm() -> f64 {
+    0.999
+}
+// As the accuracy of the presets was measured with.
+fn decay() -> f64 {
+    0.95
+}
+fn refresh() -> u64 {
+    10
+}
+fn momentum() -> f64 {
+    0.95
 }
 
 impl OptimizerConfig {
     /// `Ok` if its numbers have a meaning.
     pub fn check(&self) -> Result<()> {
+        let share = |value: f64| (0.0..1.0).contains(&value);
+        let (name, decay) = match self {
+            Self::Adam(_) | Self::Muon(_) => ("beta2", self.adam().beta2),
+            Self::Soap(_) => ("decay", self.adam().beta2),
+        };
+        let (momentum, refresh) = match self {
+            Self::Muon(config) => (config.momentum, 1),
+            Self::Soap(config) => (0.0, config.refresh),
+            Self::Adam(_) => (0.0, 1),
+        };
+        let Adam { eps, weight_decay, max_norm, .. } = self.adam();
         for (name, value, fits, rule) in [
-            ("beta2", self.beta2, (0.0..1.0).contains(&self.beta2), "it lies in [0, 1)"),
-            ("eps", self.eps, self.eps > 0.0 && self.eps.is_finite(), "it is positive"),
+            (name, decay, share(decay), "it lies in [0, 1)"),
+            ("momentum", momentum, share(momentum), "it lies in [0, 1)"),
+            ("refresh", refresh as f64, refresh > 0, "it is at least 1"),
+            ("eps", eps, eps > 0.0 && eps.is_finite(), "it is positive"),
             (
                 "weight_decay",
-                self.weight_decay,
-                self.weight_decay >= 0.0 && self.weight_decay.is_finite(),
+                weight_decay,
+                weight_decay >= 0.0 && weight_decay.is_finite(),
                 "it is not negative",
             ),
-            ("max_norm", self.max_norm, self.max_norm > 0.0 && self.max_norm.is_finite(), "it is positive"),
+            ("max_norm", max_norm, max_norm > 0.0 && max_norm.is_finite(), "it is positive"),
         ] {
             if !fits {
                 return Err(Error::setting(format!("optimizer.{name} = {value}"), rule));
@@ -49,56 +149,136 @@ impl OptimizerConfig {
         }
         Ok(())
     }
-}
 
-impl Default for OptimizerConfig {
-    /// As the paper's code has it.
-    fn default() -> Self {
-        Self { beta2: 0.999, eps: 1e-8, weight_decay: 0.0, max_norm: 0.999 }
+    /// What becomes of vectors.
+    fn adam(&self) -> Adam {
+        match *self {
+            Self::Adam(AdamConfig { beta2, eps, weight_decay, max_norm })
+            | Self::Muon(MuonConfig { beta2, eps, weight_decay, max_norm, .. })
+            | Self::Soap(SoapConfig { decay: beta2, eps, weight_decay, max_norm, .. }) => {
+                Adam { beta2, eps, weight_decay, max_norm }
+            }
+        }
+    }
+
+    /// Bytes of the state of so many parameters beside two moments, an estimate: SOAP's factors and bases have four values for each of a square matrix and some
+    /// eight for each of a long one.
+    pub(crate) fn more_memory(&self, parameters: u64) -> u64 {
+        match self {
+            Self::Adam(_) | Self::Muon(_) => 0,
+            Self::Soap(_) => parameters.saturating_mul(8 * 4),
+        }
     }
 }
 
-/// The weights of a model and what Adam remembers of their gradients.
+impl Default for AdamConfig {
+    /// As the paper's code has it.
+    fn default() -> Self {
+        Self { beta2: beta2(), eps: eps(), weight_decay: 0.0, max_norm: max_norm() }
+    }
+}
+
+impl Default for OptimizerConfig {
+    fn default() -> Self {
+        Self::Adam(AdamConfig::default())
+    }
+}
+
+/// A parameter as a stack of matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Matrices {
+    count: usize,
+    rows: usize,
+    cols: usize,
+}
+
+impl Matrices {
+    /// A matrix with fewer rows or columns has little to precondition.
+    const LEAST: usize = 8;
+
+    /// `None` of what is left to Adam. A weight (in, out) is one matrix; so is a convolution (3, 3, in, out), with the nine taps of all channels as
+    /// rows; spectral weights (modes, 2, in, out) are one for every mode, with real and imaginary parts as rows.
+    fn of(shape: &[usize]) -> Option<Self> {
+        let all = match *shape {
+            [rows, cols] => Self { count: 1, rows, cols },
+            [3, 3, inputs, cols] => Self { count: 1, rows: 9 * inputs, cols },
+            [count, 2, inputs, cols] => Self { count, rows: 2 * inputs, cols },
+            _ => return None,
+        };
+        (all.rows.min(all.cols) >= Self::LEAST).then_some(all)
+    }
+}
+
+/// The weights of a model and what the optimiser remembers of their gradients.
 #[derive(Clone, Debug)]
 pub struct Optimizer {
-    adam: Adam,
+    config: OptimizerConfig,
     states: Vec<ParameterState>,
+    forms: Vec<Option<Matrices>>,
     ids: Vec<ParamId>,
     /// Sums of the gradients since the last step, empty before the first.
     gradients: Vec<Vec<f32>>,
     collected: u32,
     steps: u64,
+    workspace: Vec<f32>,
 }
 
 /// One parameter, row-major as the model has it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub struct ParameterState {
     /// The weights.
     pub weights: Vec<f32>,
-    /// Running mean of the gradient.
+    /// Running mean of the gradient; SOAP's in its bases.
     pub first_moment: Vec<f32>,
-    /// Running mean of its square.
+    /// Running mean of its square; SOAP's in its bases. Muon's matrices have none.
     pub second_moment: Vec<f32>,
+    /// Shampoo's factors of every matrix, SOAP's alone.
+    pub factors: Vec<f32>,
+    /// SOAP's bases of every matrix.
+    pub bases: Vec<f32>,
 }
 
 impl Optimizer {
     /// For the model as it is, before the first step.
     pub fn new<M: Module>(config: &OptimizerConfig, model: &M) -> Self {
-        struct Collect(Vec<ParamId>, Vec<ParameterState>);
+        struct Collect(Vec<ParamId>, Vec<(Vec<f32>, Vec<usize>)>);
         impl ModuleVisitor for Collect {
             fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-                let weights = to_vec(param.val());
-                let zeros = vec![0.0; weights.len()];
                 self.0.push(param.id);
-                self.1.push(ParameterState { weights, first_moment: zeros.clone(), second_moment: zeros });
+                self.1.push((to_vec(param.val()), param.val().dims().to_vec()));
             }
         }
         let mut collect = Collect(Vec::new(), Vec::new());
         model.visit(&mut collect);
-        let Collect(ids, states) = collect;
-        let &OptimizerConfig { beta2, eps, weight_decay, max_norm } = config;
-        let adam = Adam { beta2, eps, weight_decay, max_norm };
-        Self { adam, gradients: vec![Vec::new(); ids.len()], states, ids, collected: 0, steps: 0 }
+        let Collect(ids, parameters) = collect;
+        let preconditioned = !matches!(config, OptimizerConfig::Adam(_));
+        let form = |shape: &[usize]| Matrices::of(shape).filter(|_| preconditioned);
+        let forms: Vec<_> = parameters.iter().map(|(_, shape)| form(shape)).collect();
+        let state = |(weights, form): (Vec<f32>, &Option<Matrices>)| {
+            let zeros = vec![0.0; weights.len()];
+            let mut state = ParameterState { first_moment: zeros.clone(), weights, ..Default::default() };
+            match (config, form) {
+                (OptimizerConfig::Muon(_), Some(_)) => {}
+                (OptimizerConfig::Soap(_), Some(m)) => {
+                    state.second_moment = zeros;
+                    state.factors = vec![0.0; m.count * soap::factors_len(m.rows, m.cols)];
+                    state.bases = soap::start(m.rows, m.cols).repeat(m.count);
+                }
+                _ => state.second_moment = zeros,
+            }
+            state
+        };
+        let weights = parameters.into_iter().map(|(weights, _)| weights);
+        Self {
+            config: config.clone(),
+            states: weights.zip(&forms).map(state).collect(),
+            forms,
+            gradients: vec![Vec::new(); ids.len()],
+            ids,
+            collected: 0,
+            steps: 0,
+            workspace: Vec::new(),
+        }
     }
 
     /// Adds the gradients of a batch. A parameter without one is taken to have the gradient zero.
@@ -125,22 +305,18 @@ impl Optimizer {
     /// If the norm is not finite, nothing changes: neither the weights nor the state.
     pub fn step<M: Module>(&mut self, model: M, rates: Rates) -> (M, f64) {
         let mean = 1.0 / self.collected.max(1) as f32;
-        let mut slots = Vec::with_capacity(self.states.len());
-        for (state, gradient) in self.states.iter_mut().zip(&mut self.gradients) {
+        for (state, gradient) in self.states.iter().zip(&mut self.gradients) {
             gradient.resize(state.weights.len(), 0.0);
             if self.collected > 1 {
                 gradient.iter_mut().for_each(|g| *g *= mean);
             }
-            slots.push(Slot {
-                param: &mut state.weights,
-                grad: gradient,
-                m: &mut state.first_moment,
-                v: &mut state.second_moment,
-            });
         }
-        let step = Step { lr: rates.rate, beta1: rates.beta1, t: self.steps + 1 };
-        let norm = self.adam.step(step, &mut slots);
         self.collected = 0;
+        let norm = gradient_norm(self.gradients.iter().map(Vec::as_slice));
+        if norm.is_finite() {
+            let step = Step { lr: rates.rate, beta1: rates.beta1, t: self.steps + 1 };
+            self.take_step(step, self.config.adam().clip(norm));
+        }
         // After a step the gradients are copies of the weights, which the model takes as they are.
         let copies: Vec<Vec<f32>> = self.gradients.iter_mut().map(std::mem::take).collect();
         if !norm.is_finite() {
@@ -148,6 +324,51 @@ impl Optimizer {
         }
         self.steps += 1;
         (self.replace(model, copies), norm)
+    }
+
+    /// Every parameter goes to its kernel.
+    fn take_step(&mut self, step: Step, clip: f32) {
+        let (mut slots, mut soaps, mut muons) = (Vec::new(), Vec::new(), Vec::new());
+        let parameters = self.states.iter_mut().zip(&mut self.gradients).zip(&self.forms);
+        for ((state, gradient), form) in parameters {
+            let ParameterState { weights, first_moment: m, second_moment: v, factors, bases } = state;
+            match (&self.config, form) {
+                (OptimizerConfig::Soap(_), &Some(Matrices { rows, cols, .. })) => {
+                    let (len, factors_len) = (rows * cols, soap::factors_len(rows, cols));
+                    let arrays = weights.chunks_exact_mut(len).zip(gradient.chunks_exact_mut(len));
+                    let moments = m.chunks_exact_mut(len).zip(v.chunks_exact_mut(len));
+                    let turned =
+                        factors.chunks_exact_mut(factors_len).zip(bases.chunks_exact_mut(factors_len));
+                    for (((param, grad), (m, v)), (factors, bases)) in arrays.zip(moments).zip(turned) {
+                        soaps.push(soap::Matrix { rows, cols, param, grad, m, v, factors, bases });
+                    }
+                }
+                (OptimizerConfig::Muon(_), &Some(Matrices { rows, cols, .. })) => {
+                    let len = rows * cols;
+                    let arrays = weights.chunks_exact_mut(len).zip(gradient.chunks_exact_mut(len));
+                    for ((param, grad), m) in arrays.zip(m.chunks_exact_mut(len)) {
+                        muons.push(muon::Matrix { rows, cols, param, grad, m });
+                    }
+                }
+                _ => slots.push(Slot { param: weights, grad: gradient, m, v }),
+            }
+        }
+        let (adam, threads) = (self.config.adam(), par::threads());
+        let needed = Soap::workspace_len(&soaps, threads).max(Muon::workspace_len(&muons, threads));
+        if self.workspace.len() < needed {
+            self.workspace.resize(needed, 0.0);
+        }
+        adam.apply(step, clip, &mut slots);
+        match &self.config {
+            OptimizerConfig::Adam(_) => {}
+            OptimizerConfig::Soap(config) => {
+                Soap { adam, refresh: config.refresh }.apply(step, clip, &mut soaps, &mut self.workspace);
+            }
+            OptimizerConfig::Muon(config) => {
+                let muon = Muon { momentum: config.momentum, weight_decay: config.weight_decay };
+                muon.apply(step, clip, &mut muons, &mut self.workspace);
+            }
+        }
     }
 
     /// The model with the optimiser's weights.
@@ -165,14 +386,16 @@ impl Optimizer {
         self.steps
     }
 
-    /// Weights and moments, in the order in which the model shows its parameters.
+    /// Weights with their state, in the order in which the model shows its parameters.
     pub fn states(&self) -> &[ParameterState] {
         &self.states
     }
 
     /// Goes on from a saved state.
     pub fn restore(&mut self, steps: u64, states: Vec<ParameterState>) -> Result<()> {
-        let lengths = |s: &ParameterState| [&s.weights, &s.first_moment, &s.second_moment].map(Vec::len);
+        let lengths = |s: &ParameterState| {
+            [&s.weights, &s.first_moment, &s.second_moment, &s.factors, &s.bases].map(Vec::len)
+        };
         let [expected, found]: [Vec<_>; 2] =
             [&self.states, &states].map(|states| states.iter().map(lengths).collect());
         if expected != found {

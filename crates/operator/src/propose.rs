@@ -12,7 +12,7 @@ use crate::networks::{
     Boundary, DecoderConfig, EncoderConfig, FnoConfig, InterpolationConfig, LiftConfig, NetworkConfig,
     OutputGrid, PointwiseLiftConfig, Resizing, SpectralConfig, TransformerConfig, resized_points,
 };
-use crate::optimizer::OptimizerConfig;
+use crate::optimizer::{AdamConfig, OptimizerConfig};
 use crate::samples::{View, split_of};
 use crate::schedule::Schedule;
 
@@ -75,7 +75,7 @@ pub fn propose(dataset: &Dataset, folder: &Path, kind: NetworkKind) -> Result<Ru
             peak: 0.3,
             rise: if kind == NetworkKind::Transformer { 200 } else { 0 },
         },
-        optimizer: OptimizerConfig { beta2: 0.99, ..OptimizerConfig::default() },
+        optimizer: OptimizerConfig::Adam(AdamConfig { beta2: 0.99, ..AdamConfig::default() }),
         checkpoint: CheckpointConfig { every_steps: 0, every_minutes: 2.0 },
     };
     fit_memory(config, &grid)

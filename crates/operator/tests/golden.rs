@@ -17,7 +17,7 @@ use galerkin::networks::{
     Boundary, Coordinates, InterpolationConfig, LiftConfig, Network, NetworkConfig, ResampledSizes,
 };
 use galerkin::ops::AttentionInput;
-use galerkin::optimizer::{Optimizer, OptimizerConfig};
+use galerkin::optimizer::{AdamConfig, Optimizer, OptimizerConfig};
 use galerkin::reference::{export, export_gradients};
 use galerkin::schedule::{Rates, Schedule};
 use galerkin::weights::import_torch;
@@ -776,7 +776,7 @@ fn training(case: &Case) -> bool {
     let config = transformer_1d_config(case, hyper.map("model"));
     let n = case.shape::<3>("in.x")[1];
     let loss = interior_loss(&[n], hyper.number("h"), hyper.number("gamma"), 0.0);
-    let mut settings = OptimizerConfig::default();
+    let mut settings = AdamConfig::default();
     settings.beta2 = 0.999;
     settings.eps = hyper.number("adam_eps");
     settings.weight_decay = hyper.number("weight_decay");
@@ -795,7 +795,7 @@ fn training(case: &Case) -> bool {
         let run = || {
             let device = device();
             let mut model = case.load(init(&config));
-            let mut optimizer = Optimizer::new(&settings, &model);
+            let mut optimizer = Optimizer::new(&OptimizerConfig::Adam(settings.clone()), &model);
             let column = |at: usize| case.tensor::<3>("in.target", &device).narrow(2, at, 1);
             let mut found: BTreeMap<String, Vec<f32>> = BTreeMap::new();
             let (mut losses, mut regularizers, mut norms) = (Vec::new(), Vec::new(), Vec::new());

@@ -6,6 +6,7 @@ mod encoder;
 mod golden;
 mod layers;
 mod linear;
+mod matrix;
 mod norm;
 mod resample;
 mod run;

@@ -1,7 +1,7 @@
 //! The state of a run on disk: after any interruption it goes on with the same bits.
 //!
-//! A checkpoint is a safetensors file `checkpoint/STEPS.safetensors` with the arrays `N.weights`, `N.first_moment`, `N.second_moment`
-//! and, if weights are averaged, `N.average` of every parameter N, and the rest of the state in its metadata. It is written whole
+//! A checkpoint is a safetensors file `checkpoint/STEPS.safetensors` with the arrays `N.weights`, `N.first_moment`, `N.second_moment`, `N.factors` and `N.bases`
+//! (those that the optimiser has) and, if weights are averaged, `N.average` of every parameter N, and the rest of the state in its metadata. It is written whole
 //! or not at all, has a checksum, and the last two are kept: where the last one is damaged, the run goes on from the one before, with the same
 //! bits at the end.
 
@@ -39,6 +39,9 @@ pub struct Checkpoint {
     pub averages: Vec<Vec<f32>>,
 }
 
+/// What not every optimiser has.
+const MORE: [&str; 3] = ["second_moment", "factors", "bases"];
+
 /// How many checkpoints are kept.
 const KEPT: usize = 2;
 
@@ -52,7 +55,10 @@ impl Checkpoint {
         for (i, state) in self.states.iter().enumerate() {
             add(format!("{i:04}.weights"), &state.weights);
             add(format!("{i:04}.first_moment"), &state.first_moment);
-            add(format!("{i:04}.second_moment"), &state.second_moment);
+            let more = [&state.second_moment, &state.factors, &state.bases];
+            for (name, values) in MORE.iter().zip(more).filter(|(_, values)| !values.is_empty()) {
+                add(format!("{i:04}.{name}"), values);
+            }
         }
         for (i, average) in self.averages.iter().enumerate() {
             add(format!("{i:04}.average"), average);
@@ -102,12 +108,18 @@ impl Checkpoint {
         while let Some(first) = arrays.remove(&format!("{:04}.weights", states.len())) {
             let i = states.len();
             let mut take = |name: &str| arrays.remove(&format!("{i:04}.{name}")).map(|array| array.values);
-            let (Some(first_moment), Some(second_moment)) = (take("first_moment"), take("second_moment"))
-            else {
-                return Err(broken("a parameter without its moments"));
+            let Some(first_moment) = take("first_moment") else {
+                return Err(broken("a parameter without its moment"));
             };
+            let [second_moment, factors, bases] = MORE.map(|name| take(name).unwrap_or_default());
             averages.extend(take("average"));
-            states.push(ParameterState { weights: first.values, first_moment, second_moment });
+            states.push(ParameterState {
+                weights: first.values,
+                first_moment,
+                second_moment,
+                factors,
+                bases,
+            });
         }
         if !arrays.is_empty() {
             return Err(broken("arrays that belong to no parameter"));

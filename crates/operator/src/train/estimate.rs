@@ -17,7 +17,7 @@ pub(super) fn refuse_too_large(config: &RunConfig, plain: &Dataset) -> Result<()
     let sample = 4 * (3 * values(plain.input_shape()) + 2 * values(plain.target_shape()));
     let samples =
         sample.saturating_mul((config.data.train as u64).saturating_add(config.data.validation as u64));
-    let training = config.network.training_memory(config.train.batch, &plain.grid()?.points())?;
+    let training = training_memory(config, &plain.grid()?.points())?;
     let needed = samples.saturating_add(training);
     if needed <= available {
         return Ok(());
@@ -28,6 +28,12 @@ pub(super) fn refuse_too_large(config: &RunConfig, plain: &Dataset) -> Result<()
         false => "fewer samples (data.train) or a coarser data.grid need less".to_string(),
     };
     Err(Error::Memory { needed: megabytes(needed), available: megabytes(available), suggestion })
+}
+
+/// Bytes that the training of a run on a grid needs, an estimate.
+pub(super) fn training_memory(config: &RunConfig, grid: &[usize]) -> Result<u64> {
+    let network = config.network.training_memory(config.train.batch, grid)?;
+    Ok(network.saturating_add(config.optimizer.more_memory(config.network.parameters())))
 }
 
 /// How long so many steps of a run on a grid will take on this machine, with the validation after every epoch: a step without data is tried, more

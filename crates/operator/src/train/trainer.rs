@@ -14,7 +14,7 @@ use galerkin_data::split::{Split, batches};
 use serde_json::json;
 
 use super::checkpoint::{Checkpoint, RunState};
-use super::estimate::{refuse_too_large, refuse_too_slow, training_time};
+use super::estimate::{refuse_too_large, refuse_too_slow, training_memory, training_time};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::layers::{Mode, TargetNormalizer};
@@ -314,8 +314,7 @@ impl<'a> Training<'a> {
             log.seek(SeekFrom::Start(state.log_bytes))
         })?;
         let parameters = self.model.num_params();
-        let memory =
-            self.config.network.training_memory(self.config.train.batch, &self.train.input_grid.points())?;
+        let memory = training_memory(self.config, &self.grid)?;
         let (steps, time) = (self.state.steps, self.time);
         let started = Event::Started { parameters, steps, total, memory, time };
         let mut go_on = watch(started);
