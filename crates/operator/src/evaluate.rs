@@ -372,7 +372,8 @@ impl Evaluator {
         let DataConfig { grid, noise, .. } = self.config.data;
         let first = &self.indices[..1];
         let NetworkConfig::Transformer(config) = self.network.config() else { return Ok(None) };
-        let samples = Samples::load(&self.dataset, &self.view(grid, noise)?, first, None, &self.device)?;
+        let samples =
+            Samples::load(&self.dataset, &self.view(grid, noise.mean())?, first, None, &self.device)?;
         let points = samples.input_grid.points();
         if points.len() != 2 {
             return Ok(None);

@@ -25,9 +25,9 @@ pub struct Samples {
     /// The grid of the targets.
     pub grid: Grid,
     /// ∇u (samples, points…, channels · axes).
-    slopes: Option<Array>,
+    pub(crate) slopes: Option<Array>,
     /// What ∇u is weighed by, (samples, points…, 1).
-    weights: Option<Array>,
+    pub(crate) weights: Option<Array>,
 }
 
 /// Some of the samples as tensors.
@@ -57,10 +57,10 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// As a run is trained.
+    /// As a run is validated.
     pub fn of(data: &DataConfig, seed: u64, normalizer: Option<&'a Normalizer>) -> Self {
         let &DataConfig { grid, inverse, coarse, noise, .. } = data;
-        Self { grid, inverse, coarse, normalizer, noise, seed }
+        Self { grid, inverse, coarse, normalizer, noise: noise.mean(), seed }
     }
 
     /// The dataset on the grids of the view, without normalisation and noise.

@@ -52,7 +52,7 @@ pub(super) fn on_grids(
     noises: &[f64],
 ) -> anyhow::Result<Metrics> {
     let config = evaluator.config();
-    let (grid, noise) = ([evaluator.grid()?], [config.data.noise]);
+    let (grid, noise) = ([evaluator.grid()?], config.data.noise.levels());
     let grids = if grids.is_empty() { &grid } else { grids };
     let noises = if noises.is_empty() { &noise } else { noises };
     let mut evaluations = Vec::new();
