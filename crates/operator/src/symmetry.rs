@@ -117,6 +117,16 @@ impl Symmetry {
         texts.iter().map(|text| text.parse()).collect()
     }
 
+    /// Whether it is a shift.
+    pub fn is_shift(&self) -> bool {
+        matches!(self.operation, Operation::Shift(_))
+    }
+
+    /// Whether it is a flip.
+    pub fn is_flip(&self) -> bool {
+        matches!(self.operation, Operation::Flip(_))
+    }
+
     /// Whether it does anything to a channel of this name.
     pub(crate) fn changes(&self, channel: &str) -> bool {
         self.changes.iter().any(|change| match change {
