@@ -329,12 +329,15 @@ pub struct Evaluate {
     /// Points along the first axis; may be repeated [default: those trained on, or those of --data]
     #[arg(long, value_name = "n")]
     pub grid: Vec<usize>,
-    /// Noise on the inputs; may be repeated [default: that trained with]
+    /// Noise on the inputs; may be repeated [default: that trained with, of a range both ends]
     #[arg(long, value_name = "ε")]
     pub noise: Vec<f64>,
     /// The weights with the smallest validation error instead of the last ones
     #[arg(long)]
     pub best: bool,
+    /// The mean over the flips and transpositions of the run, 2ᵏ times the cost for k of them
+    #[arg(long)]
+    pub symmetric: bool,
     /// One JSON object instead of a table
     #[arg(long)]
     pub json: bool,
@@ -363,6 +366,9 @@ pub struct Predict {
     /// A .npy file, which appears when it is complete; - is the standard output
     #[arg(long, value_name = "FILE")]
     pub output: PathBuf,
+    /// The mean over the flips and transpositions of the run, 2ᵏ times the cost for k of them
+    #[arg(long)]
+    pub symmetric: bool,
     /// Accept NaN and infinite values in the input
     #[arg(long)]
     pub allow_nan: bool,

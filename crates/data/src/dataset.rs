@@ -226,6 +226,12 @@ impl Dataset {
         of_grid(&self.targets)
     }
 
+    /// Whether the targets of mirrored samples are the mirrored targets, along an axis: not where they are means over windows that lie otherwise at the
+    /// two ends.
+    pub fn mirrors_targets(&self, axis: usize) -> bool {
+        self.targets.mirrors(axis)
+    }
+
     /// Names of the channels of an input.
     pub fn input_channels(&self) -> &[String] {
         self.inputs.channels()

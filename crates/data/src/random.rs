@@ -28,6 +28,10 @@ pub enum Purpose {
     Bench = u32::MAX - 7,
     /// Vectors that an iteration starts from; the index is 0.
     Start = u32::MAX - 8,
+    /// How training samples are transformed; the index is the sample.
+    Augment = u32::MAX - 9,
+    /// Noise on training samples; the index is the sample.
+    TrainingNoise = u32::MAX - 10,
 }
 
 /// An endless sequence of random numbers, any part of which can be had at once.
@@ -49,8 +53,13 @@ impl Stream {
 
     /// Fills `out` with independent standard normal numbers, those at positions 0 and following.
     pub fn normals(&self, out: &mut [f64]) {
-        for (block, pair) in out.chunks_mut(2).enumerate() {
-            pair.copy_from_slice(&self.normal_pair(block as u64)[..pair.len()]);
+        self.normals_of(0, out);
+    }
+
+    /// The same from one of 2³² parts of the stream, each of 2³³ numbers: those of an epoch, for one.
+    pub fn normals_of(&self, part: u32, out: &mut [f64]) {
+        for (block, pair) in ((part as u64) << 32..).zip(out.chunks_mut(2)) {
+            pair.copy_from_slice(&self.normal_pair(block)[..pair.len()]);
         }
     }
 
@@ -129,6 +138,11 @@ mod tests {
         ] {
             assert!(draw(other).iter().zip(&base).all(|(a, b)| a != b), "{other:?}");
         }
+        let mut part = vec![0.0; 33];
+        STREAM.normals_of(0, &mut part);
+        assert_eq!(part, base);
+        STREAM.normals_of(1, &mut part);
+        assert!(part.iter().zip(&base).all(|(a, b)| a != b));
         let mut longer = vec![0.0; 64];
         STREAM.normals(&mut longer);
         assert_eq!(longer[..33], base);

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::io::memory::room;
 use crate::io::npy::Header;
 use crate::io::source::Source;
-use crate::pde::inverse::{pool, pooled_len};
+use crate::pde::inverse::{mirrors, pool, pooled_len};
 
 /// (samples, \[times,\] points…, channels), in memory or in a file.
 #[derive(Clone, Debug)]
@@ -131,6 +131,14 @@ impl Values {
 
     pub(crate) fn is_pooled(&self) -> bool {
         self.window.is_some()
+    }
+
+    /// Whether a value of the mirror image along an axis is the mirror image of a value: points are, means only over windows that are.
+    pub(crate) fn mirrors(&self, axis: usize) -> bool {
+        let (Some(window), Domain::Grid(grid)) = (self.window, &self.domain) else { return true };
+        let Some(axis) = grid.axes.get(axis) else { return true };
+        let points = pooled_len(axis.points, self.stride);
+        mirrors(axis.points, self.stride, axis.periodic) && mirrors(points, window, axis.periodic)
     }
 
     /// Where the values of a sample lie as it is read.

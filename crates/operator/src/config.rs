@@ -13,6 +13,7 @@ use crate::networks::{
 use crate::optimizer::{AdamConfig, MuonConfig, OptimizerConfig, SoapConfig};
 use crate::schedule::Schedule;
 use crate::settings::settings;
+use crate::symmetry::Symmetry;
 
 settings! {
     /// Everything a run depends on. The same config gives the same weights, bit by bit.
@@ -59,13 +60,69 @@ settings! {
         pub validation: usize,
         /// samples to report on
         pub test: usize,
-        /// noise on the inputs, relative to their deviation
+        /// noise on the inputs, relative to their deviation; [low, high]: a training sample has low + (high - low) u^2 with u uniform in (0, 1), a validation sample the mean of that
         #[serde(default)]
-        pub noise: f64,
+        pub noise: Noise,
         /// inputs less their mean, over their deviation: none | channel | point
         pub normalize_inputs: Normalization,
         /// what the network gives times the deviation of the targets, plus their mean: none | channel | point
         pub normalize_targets: Normalization,
+    }
+}
+
+/// The level of noise on inputs, relative to their deviation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a level of noise or a range [low, high]")]
+pub enum Noise {
+    /// The same for all samples.
+    Level(f64),
+    /// Another one for every training sample of every epoch.
+    Range([f64; 2]),
+}
+
+impl Default for Noise {
+    fn default() -> Self {
+        Noise::Level(0.0)
+    }
+}
+
+impl Noise {
+    /// The least and the largest level.
+    pub fn range(self) -> [f64; 2] {
+        match self {
+            Noise::Level(level) => [level; 2],
+            Noise::Range(range) => range,
+        }
+    }
+
+    /// The level of a number that is uniform in (0, 1): low + (high − low)·u², so that small levels of a range that begins at 0 come up often.
+    pub fn at(self, uniform: f64) -> f64 {
+        let [low, high] = self.range();
+        low + (high - low) * uniform * uniform
+    }
+
+    /// The mean of those levels.
+    pub fn mean(self) -> f64 {
+        let [low, high] = self.range();
+        low + (high - low) / 3.0
+    }
+
+    /// Levels that a model is evaluated at unless others are asked for: the only one, or both ends of the range.
+    pub fn levels(self) -> Vec<f64> {
+        match self {
+            Noise::Level(level) => vec![level],
+            Noise::Range(range) => range.to_vec(),
+        }
+    }
+}
+
+/// `0.01` or `0 to 0.1`.
+impl std::fmt::Display for Noise {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Noise::Level(level) => write!(f, "{level}"),
+            Noise::Range([low, high]) => write!(f, "{low} to {high}"),
+        }
     }
 }
 
@@ -115,10 +172,13 @@ settings! {
         pub accumulate: u32,
         /// the largest learning rate
         pub lr: f64,
-        /// of weights, dropout, split, order and noise
+        /// of weights, dropout, split, order, symmetries and noise
         pub seed: u64,
         /// decay of averaged weights, which are then evaluated; 0: none
         pub average: f64,
+        /// symmetries that change a training sample anew in every epoch: "shift x" | "flip x" | "transpose", behind it -CHANNEL changes a sign and CHANNEL~CHANNEL swaps two
+        #[serde(default)]
+        pub augment: Vec<Symmetry>,
     }
 }
 
@@ -262,7 +322,6 @@ impl RunConfig {
         for (name, value, fits) in [
             ("train.lr", lr, lr > 0.0 && lr.is_finite()),
             ("train.average", average, (0.0..1.0).contains(&average)),
-            ("data.noise", noise, positive(noise)),
             ("loss.gamma", self.loss.gamma, positive(self.loss.gamma)),
             ("loss.eps", self.loss.eps, positive(self.loss.eps)),
             (
@@ -273,6 +332,16 @@ impl RunConfig {
         ] {
             if !fits {
                 return Err(Error::setting(format!("{name} = {value}"), "it is out of range"));
+            }
+        }
+        let [low, high] = noise.range();
+        if !(positive(low) && positive(high) && low <= high) {
+            let why = "levels are not negative, and those of a range [low, high] in this order";
+            return Err(Error::setting(format!("data.noise = {noise}"), why));
+        }
+        for (at, symmetry) in self.train.augment.iter().enumerate() {
+            if self.train.augment[..at].contains(symmetry) {
+                return Err(Error::setting("train.augment", format!("it has \"{symmetry}\" twice")));
             }
         }
         if !self.loss.channels.is_empty() {

@@ -17,7 +17,8 @@ use crate::metrics::{Summary, l_infinity, relative_h1, relative_l2, relative_l2_
 use crate::networks::{Network, NetworkConfig};
 use crate::reference::to_vec;
 use crate::run::{self, RunFolder, Snapshot};
-use crate::samples::{Samples, View, on_grid, on_points, rows, split_of};
+use crate::samples::{Samples, View, for_each_sample, on_grid, on_points, rows, split_of};
+use crate::symmetry::{Group, Symmetry};
 
 /// Errors on one grid with one level of noise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,7 +60,7 @@ pub struct Evaluation {
 impl Evaluation {
     /// Of which samples and weights: `, 100 samples of datasets/burgers, best weights`.
     pub fn label(&self) -> String {
-        let Subject { dataset, weights, includes_training, .. } = &self.subject;
+        let Subject { dataset, weights, includes_training, symmetric, .. } = &self.subject;
         let mut words = format!(", {} samples", self.samples);
         if !dataset.as_os_str().is_empty() {
             words.push_str(&format!(" of {}", dataset.display()));
@@ -71,6 +72,9 @@ impl Evaluation {
             Snapshot::Last => ", last weights",
             Snapshot::Best => ", best weights",
         });
+        if *symmetric {
+            words.push_str(", mean over symmetries");
+        }
         words
     }
 }
@@ -109,6 +113,8 @@ pub struct Subject {
     pub left_out: usize,
     /// Whether samples that the run was trained with are among those that were evaluated.
     pub includes_training: bool,
+    /// Whether predictions are means over the run's flips and transpositions.
+    pub symmetric: bool,
     /// The version that evaluated.
     pub version: String,
 }
@@ -134,14 +140,14 @@ impl Metrics {
         metrics.map(Some).map_err(|error| Error::Folder { path, why: format!("no metrics: {error}") })
     }
 
-    /// Puts them beside those that the run has, in place of earlier ones of the same weights on the same dataset, grid and noise.
+    /// Puts them beside those that the run has, in place of earlier ones of the same weights, averaged or not, on the same dataset, grid and noise.
     pub fn add_to(&self, folder: &RunFolder) -> Result<()> {
         // Begun before the others are read: whoever evaluates at the same time waits here.
         let path = folder.metrics_file();
         let mut file = Output::create(&path)?;
         let key = |e: &Evaluation| {
-            let Subject { checksum, weights, includes_training, .. } = &e.subject;
-            (checksum.clone(), *weights, *includes_training, e.points.clone(), e.noise.to_bits())
+            let Subject { checksum, weights, includes_training, symmetric, .. } = &e.subject;
+            (checksum.clone(), *weights, *includes_training, *symmetric, e.points.clone(), e.noise.to_bits())
         };
         let mut all = self.clone();
         if let Some(before) = Self::read(folder)? {
@@ -188,6 +194,8 @@ pub struct Evaluator {
     dataset: Dataset,
     indices: Vec<usize>,
     subject: Subject,
+    /// Over which predictions are averaged; empty if they are not.
+    symmetries: Vec<Symmetry>,
     device: Device,
 }
 
@@ -247,6 +255,7 @@ impl Evaluator {
             weights_checksum: checksum(&folder.weights_file(snapshot))?,
             left_out: if among == Among::All { 0 } else { left_out },
             includes_training: among == Among::All && left_out > 0,
+            symmetric: false,
             version: env!("CARGO_PKG_VERSION").into(),
         };
         let (grid, periodic) = (dataset.grid()?, network.config().periodic());
@@ -280,8 +289,17 @@ impl Evaluator {
             dataset,
             indices,
             subject,
+            symmetries: Vec::new(),
             device: device.clone(),
         })
+    }
+
+    /// The same, with predictions that are means over all 2ᵏ combinations of the k flips and transpositions of the run in a folder, and that take 2ᵏ times as
+    /// long: see [`RunFolder::symmetries`].
+    pub fn symmetric(mut self, folder: &RunFolder) -> Result<Self> {
+        self.symmetries = folder.symmetries()?;
+        self.subject.symmetric = true;
+        Ok(self)
     }
 
     /// What the run was told.
@@ -317,7 +335,7 @@ impl Evaluator {
         let samples = Samples::load(&self.dataset, &view, &self.indices, None, &self.device)?;
         self.check_output(&samples)?;
         let start = Instant::now();
-        let predictions = samples.predict(&self.network, &self.device)?;
+        let predictions = self.predict(&samples, &view)?;
         let seconds = start.elapsed().as_secs_f64();
         let count = samples.len();
         let targets = &samples.targets.values;
@@ -352,15 +370,12 @@ impl Evaluator {
         let indices = &self.indices[..count.min(self.indices.len())];
         let samples = Samples::load(&self.dataset, &view, indices, None, &self.device)?;
         self.check_output(&samples)?;
-        let predictions = samples.predict(&self.network, &self.device)?;
+        let predictions = self.predict(&samples, &view)?;
         let Samples { mut inputs, targets, input_grid, grid, .. } = samples;
         let errors = relative_l2(&predictions, &targets.values, indices.len())?;
         if let Some(normalizer) = view.normalizer {
             let normalizer = on_grid(normalizer, &input_grid, &self.device)?;
-            let len = inputs.values.len() / indices.len().max(1);
-            for sample in inputs.values.chunks_exact_mut(len.max(1)) {
-                normalizer.invert(sample)?;
-            }
+            for_each_sample(&mut inputs, |sample| normalizer.invert(sample))?;
         }
         let errors = errors.into_iter().map(|error| error.unwrap_or(f64::INFINITY)).collect();
         let predictions = Array { shape: targets.shape.clone(), values: predictions };
@@ -372,7 +387,8 @@ impl Evaluator {
         let DataConfig { grid, noise, .. } = self.config.data;
         let first = &self.indices[..1];
         let NetworkConfig::Transformer(config) = self.network.config() else { return Ok(None) };
-        let samples = Samples::load(&self.dataset, &self.view(grid, noise)?, first, None, &self.device)?;
+        let samples =
+            Samples::load(&self.dataset, &self.view(grid, noise.mean())?, first, None, &self.device)?;
         let points = samples.input_grid.points();
         if points.len() != 2 {
             return Ok(None);
@@ -389,6 +405,26 @@ impl Evaluator {
             (stage.name, Array { shape, values: to_vec(stage.values) })
         });
         Ok(Some(SampleLatents { coefficient, layers: layers.collect() }))
+    }
+
+    /// What the model says of samples that it sees so.
+    fn predict(&self, samples: &Samples, view: &View) -> Result<Vec<f32>> {
+        if self.symmetries.is_empty() {
+            return samples.predict(&self.network, &self.device);
+        }
+        let group = Group::of(&self.symmetries, &view.plain(&self.dataset)?)?;
+        let normalizer =
+            view.normalizer.map(|n| on_grid(n, &samples.input_grid, &self.device)).transpose()?;
+        let change = |inputs: &mut Array, how: fn(&Normalizer, &mut [f32]) -> galerkin_data::Result<()>| {
+            for_each_sample(inputs, |sample| normalizer.as_ref().map_or(Ok(()), |n| how(n, sample)))
+        };
+        // Symmetries are those of inputs as they are; their noise stays.
+        let mut inputs = samples.inputs.clone();
+        change(&mut inputs, Normalizer::invert)?;
+        group.average(&inputs, |mut inputs| {
+            change(&mut inputs, Normalizer::apply)?;
+            samples.predict_inputs(&inputs, &self.network, &self.device)
+        })
     }
 
     /// An error if predictions do not lie where targets do.

@@ -30,6 +30,7 @@
 //! | [`cost`], [`inspect`] | parameters, operations and memory per part; latent representations, attention matrices |
 //! | [`loss`], [`metrics`] | the loss on a grid; errors per sample and their mean, median and maximum |
 //! | [`schedule`], [`optimizer`] | the learning rate over a run; Adam on a network's parameters |
+//! | [`symmetry`] | changes of a sample that make another one |
 //! | [`config`], [`presets`] | what a run is told; runs by name |
 //! | [`samples`], [`propose`] | datasets become tensors; a run for any dataset |
 //! | [`seen`] | which samples a run has seen |
@@ -61,6 +62,7 @@ pub mod samples;
 pub mod schedule;
 pub mod seen;
 mod settings;
+pub mod symmetry;
 pub mod train;
 pub mod weights;
 

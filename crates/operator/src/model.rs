@@ -8,14 +8,16 @@ use burn::tensor::Device;
 use galerkin_data::io::Output;
 use galerkin_data::io::npy::{self, Runs};
 use galerkin_data::normalize::Normalizer;
-use galerkin_data::{Array, Grid};
+use galerkin_data::pde::inverse::{mirrors, pooled_len};
+use galerkin_data::{Array, Domain, Grid};
 
 use crate::error::{Error, Result};
 use crate::layers::Mode;
 use crate::networks::{Network, NetworkConfig, wrong_shape_of};
 use crate::reference::to_vec;
 use crate::run::{RunFolder, Snapshot};
-use crate::samples::{batch_of, on_grid, rows};
+use crate::samples::{batch_of, for_each_sample, on_grid, rows};
+use crate::symmetry::{Group, Side, Symmetry};
 use crate::weights;
 
 /// A trained model with all that it needs to take inputs as they are.
@@ -24,7 +26,61 @@ pub struct Model {
     network: Network,
     normalizer: Option<Normalizer>,
     allow_nan: bool,
+    /// What predictions are averaged over, if they are.
+    frame: Option<Frame>,
     device: Device,
+}
+
+/// Symmetries, and the axes and channels of inputs and targets that they speak of.
+#[derive(Debug)]
+struct Frame {
+    symmetries: Vec<Symmetry>,
+    grids: [Grid; 2],
+    channels: [Vec<String>; 2],
+}
+
+impl Frame {
+    /// Of a run.
+    fn of(folder: &RunFolder) -> Result<Self> {
+        let (symmetries, data) = (folder.symmetries()?, folder.config()?.data);
+        let meta = folder.dataset()?;
+        let Some((Domain::Grid(inputs), Domain::Grid(targets), meta)) =
+            meta.map(|meta| (meta.domain.clone(), meta.target_domain().clone(), meta))
+        else {
+            return Err(
+                folder.wrong("a mean over symmetries needs its dataset.toml, which names axes and channels")
+            );
+        };
+        let (mut grids, mut channels) = ([inputs, targets], [meta.inputs, meta.targets]);
+        if data.inverse {
+            grids.reverse();
+            channels.reverse();
+        }
+        // Of an inverse problem, targets are means over windows.
+        if let Some(coarse) = data.coarse.filter(|_| data.inverse) {
+            let axis = &grids[1].axes[0];
+            let windows = [(axis.points, data.grid), (data.grid, coarse)];
+            let mirror = windows.iter().all(|(from, to)| {
+                let window = (1..=*from).find(|window| pooled_len(*from, *window) == *to);
+                window.is_none_or(|window| mirrors(*from, window, axis.periodic))
+            });
+            if !mirror && symmetries.iter().any(Symmetry::is_flip) {
+                let why = format!(
+                    "data.coarse = {coarse}: its targets are averaged over windows that are not their own mirror image"
+                );
+                return Err(Error::setting("a mean over flips", why));
+            }
+        }
+        Ok(Self { symmetries, grids, channels })
+    }
+
+    /// On grids of so many points.
+    fn group(&self, points: [&[usize]; 2]) -> Result<Group> {
+        let [inputs, targets] = [0, 1].map(|side| self.grids[side].with_points(points[side]));
+        let [of_inputs, of_targets] = &self.channels;
+        let inputs = Side { grid: &inputs, channels: of_inputs };
+        Group::new(&self.symmetries, [inputs, Side { grid: &targets, channels: of_targets }])
+    }
 }
 
 impl Model {
@@ -35,7 +91,7 @@ impl Model {
             true => Self::open(&RunFolder::new(path), Snapshot::Last, &Device::flex()),
             false => {
                 let network = weights::load(path)?.into_network(&Device::flex())?;
-                Ok(Self { network, normalizer: None, allow_nan: false, device: Device::flex() })
+                Ok(Self { network, normalizer: None, allow_nan: false, frame: None, device: Device::flex() })
             }
         }
     }
@@ -43,7 +99,13 @@ impl Model {
     /// From the folder of a run.
     pub fn open(folder: &RunFolder, snapshot: Snapshot, device: &Device) -> Result<Self> {
         let network = folder.network(snapshot, device)?;
-        Ok(Self { network, normalizer: folder.normalizer()?, allow_nan: false, device: device.clone() })
+        Ok(Self {
+            network,
+            normalizer: folder.normalizer()?,
+            allow_nan: false,
+            frame: None,
+            device: device.clone(),
+        })
     }
 
     /// The network.
@@ -57,6 +119,13 @@ impl Model {
         self
     }
 
+    /// The same, whose predictions are means over all 2ᵏ combinations of the k flips and transpositions of the run in a folder, and take 2ᵏ times as long: see
+    /// [`RunFolder::symmetries`].
+    pub fn symmetric(mut self, folder: &RunFolder) -> Result<Self> {
+        self.frame = Some(Frame::of(folder)?);
+        Ok(self)
+    }
+
     /// Of inputs (samples, points…, channels), not normalised. The axis of channels may be left out if there is one alone, and that of samples
     /// for one sample; the answer leaves out the same.
     pub fn predict(&self, inputs: Array) -> Result<Array> {
@@ -67,8 +136,16 @@ impl Model {
     }
 
     /// Of inputs (samples, points…, channels), the first of which is number `first`.
-    fn predict_batch(&self, first: usize, mut inputs: Array) -> Result<Vec<f32>> {
+    fn predict_batch(&self, first: usize, inputs: Array) -> Result<Vec<f32>> {
         self.check_finite(first, &inputs)?;
+        let Some(frame) = &self.frame else { return self.answer(inputs) };
+        let [_, points @ .., _] = &inputs.shape[..] else { return self.answer(inputs) };
+        let group = frame.group([points, &self.network.config().output_grid(points)?])?;
+        group.average(&inputs, |inputs| self.answer(inputs))
+    }
+
+    /// What the network says of inputs (samples, points…, channels).
+    fn answer(&self, mut inputs: Array) -> Result<Vec<f32>> {
         let samples = inputs.shape[0];
         let grid = inputs.shape[1..inputs.shape.len() - 1].to_vec();
         if let Some(normalizer) = &self.normalizer {
@@ -76,10 +153,7 @@ impl Model {
             let periodic = self.network.config().periodic();
             axes.axes.iter_mut().zip(periodic).for_each(|(axis, periodic)| axis.periodic = *periodic);
             let normalizer = on_grid(normalizer, &axes, &self.device)?;
-            let len = inputs.values.len() / samples.max(1);
-            for sample in inputs.values.chunks_exact_mut(len.max(1)) {
-                normalizer.apply(sample)?;
-            }
+            for_each_sample(&mut inputs, |sample| normalizer.apply(sample))?;
         }
         let places: Vec<usize> = (0..samples).collect();
         let x = rows(&inputs, &places, &self.device);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use galerkin_data::{Array, Dataset, Grid};
 
-use crate::config::{CheckpointConfig, DataConfig, LossConfig, Normalization, RunConfig, TrainConfig};
+use crate::config::{CheckpointConfig, DataConfig, LossConfig, Noise, Normalization, RunConfig, TrainConfig};
 use crate::error::{Error, Result};
 use crate::layers::{Activation, AttentionKind, HeadNorm, SpectralLaw};
 use crate::loss::check_grid;
@@ -15,6 +15,7 @@ use crate::networks::{
 use crate::optimizer::{AdamConfig, OptimizerConfig};
 use crate::samples::{View, split_of};
 use crate::schedule::Schedule;
+use crate::symmetry::{Group, Symmetry};
 
 /// Kinds of networks that can be proposed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub fn propose(dataset: &Dataset, folder: &Path, kind: NetworkKind) -> Result<Ru
             train,
             validation,
             test,
-            noise: 0.0,
+            noise: Noise::default(),
             normalize_inputs: Normalization::Channel,
             normalize_targets: Normalization::Channel,
         },
@@ -69,7 +70,15 @@ pub fn propose(dataset: &Dataset, folder: &Path, kind: NetworkKind) -> Result<Ru
             eps: least_eps(dataset)?,
             interior: false,
         },
-        train: TrainConfig { epochs, batch, accumulate: 1, lr: 1e-3, seed: 1, average: 0.0 },
+        train: TrainConfig {
+            epochs,
+            batch,
+            accumulate: 1,
+            lr: 1e-3,
+            seed: 1,
+            average: 0.0,
+            augment: declared(dataset)?,
+        },
         // Attention leaves its path if the rate grows too fast; Fourier operators do not.
         schedule: Schedule::OneCycle {
             peak: 0.3,
@@ -118,6 +127,12 @@ impl RunConfig {
         if self.network.boundary() == Boundary::Zero && !plain.is_zero_on_boundary()? {
             let why = "the targets are not zero on the ends of closed axes; take \"free\"";
             return Err(Error::setting("network.boundary = \"zero\"", why));
+        }
+        Group::of(&self.train.augment, &plain)?;
+        if let Some(symmetry) = self.train.augment.iter().find(|s| s.changes(&self.loss.weight)) {
+            let why =
+                format!("it changes loss.weight, {}, which has one sign and one meaning", self.loss.weight);
+            return Err(Error::setting(format!("train.augment, \"{symmetry}\""), why));
         }
         split_of(self, dataset).map(drop)
     }
@@ -204,6 +219,12 @@ fn grids(dataset: &Dataset) -> Result<(Grid, Grid)> {
         return Err(Error::setting(what(), why));
     }
     Ok((grid, target))
+}
+
+/// The symmetries that the problem behind a dataset declares.
+fn declared(dataset: &Dataset) -> Result<Vec<Symmetry>> {
+    let problem = dataset.meta().and_then(|meta| meta.problem.as_ref());
+    problem.map_or(Ok(Vec::new()), |problem| Symmetry::declared(problem.equation().symmetries()))
 }
 
 /// How many samples are to train, to validate and to test: as the dataset says, or eight, one and one of ten.

@@ -30,6 +30,7 @@ use crate::metrics::Summary;
 use crate::networks::Network;
 use crate::samples::split;
 use crate::seen::SeenSamples;
+use crate::symmetry::Symmetry;
 use crate::weights;
 
 /// A folder of a run.
@@ -221,8 +222,24 @@ impl RunFolder {
         Ok(Some(SeenSamples::Generated { problem, seed, train, validation }))
     }
 
+    /// The symmetries that predictions can be averaged over: those it was trained with, or else those that the problem of its dataset declares. An
+    /// error if no flip and no transposition is among them.
+    pub fn symmetries(&self) -> Result<Vec<Symmetry>> {
+        let mut symmetries = self.config()?.train.augment;
+        let problem = self.dataset()?.and_then(|meta| meta.problem);
+        if let (true, Some(problem)) = (symmetries.is_empty(), problem) {
+            symmetries = Symmetry::declared(problem.equation().symmetries())?;
+        }
+        if symmetries.iter().all(Symmetry::is_shift) {
+            let what = format!("{}: a mean over symmetries", self.path.display());
+            let why = "there is no flip and no transposition in its train.augment, and its dataset is of no problem that declares some";
+            return Err(Error::setting(what, why));
+        }
+        Ok(symmetries)
+    }
+
     /// What the dataset said of itself when the run began; `None` without one.
-    fn dataset(&self) -> Result<Option<Meta>> {
+    pub(crate) fn dataset(&self) -> Result<Option<Meta>> {
         let path = self.dataset_file();
         let Some(text) = read(&path)? else { return Ok(None) };
         Meta::parse(&text).map(Some).map_err(|why| Error::Folder { path, why })

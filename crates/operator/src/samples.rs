@@ -25,9 +25,9 @@ pub struct Samples {
     /// The grid of the targets.
     pub grid: Grid,
     /// ∇u (samples, points…, channels · axes).
-    slopes: Option<Array>,
+    pub(crate) slopes: Option<Array>,
     /// What ∇u is weighed by, (samples, points…, 1).
-    weights: Option<Array>,
+    pub(crate) weights: Option<Array>,
 }
 
 /// Some of the samples as tensors.
@@ -57,10 +57,10 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// As a run is trained.
+    /// As a run is validated.
     pub fn of(data: &DataConfig, seed: u64, normalizer: Option<&'a Normalizer>) -> Self {
         let &DataConfig { grid, inverse, coarse, noise, .. } = data;
-        Self { grid, inverse, coarse, normalizer, noise, seed }
+        Self { grid, inverse, coarse, normalizer, noise: noise.mean(), seed }
     }
 
     /// The dataset on the grids of the view, without normalisation and noise.
@@ -130,10 +130,20 @@ impl Samples {
 
     /// What a network says of these samples, (samples, points…, channels).
     pub fn predict(&self, network: &Network, device: &Device) -> Result<Vec<f32>> {
+        self.predict_inputs(&self.inputs, network, device)
+    }
+
+    /// What a network says of other inputs on the grid of these.
+    pub(crate) fn predict_inputs(
+        &self,
+        inputs: &Array,
+        network: &Network,
+        device: &Device,
+    ) -> Result<Vec<f32>> {
         let grid = self.input_grid.points();
         let mut values = Vec::with_capacity(self.targets.values.len());
-        for places in self.batches(batch_of(self.inputs.shape[1..].iter().product())) {
-            let x = rows(&self.inputs, &places, device);
+        for places in self.batches(batch_of(inputs.shape[1..].iter().product())) {
+            let x = rows(inputs, &places, device);
             values.extend(to_vec(network.forward_points(x, &grid, Mode::Evaluate, &mut |_, _, _| {})?));
         }
         Ok(values)
@@ -193,6 +203,15 @@ pub(crate) fn rows(array: &Array, places: &[usize], device: &Device) -> Tensor<3
         values.extend_from_slice(&array.values[place * len..(place + 1) * len]);
     }
     Tensor::from_data(TensorData::new(values, [places.len(), len / channels, channels]), device)
+}
+
+/// Does something to every sample of (samples, points…, channels).
+pub(crate) fn for_each_sample(
+    array: &mut Array,
+    change: impl Fn(&mut [f32]) -> galerkin_data::Result<()>,
+) -> Result<()> {
+    let len = array.values.len() / array.shape[0].max(1);
+    Ok(array.values.chunks_exact_mut(len.max(1)).try_for_each(change)?)
 }
 
 /// A normaliser on another grid, interpolated; one by channel is the same on all.

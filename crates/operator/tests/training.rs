@@ -180,8 +180,8 @@ fn every_preset_beats_the_trivial_predictors() {
         let indices: Vec<usize> = (32..40).collect();
         let device = Device::flex();
         let evaluator = Evaluator::open(&folder, Snapshot::Last, None, Among::Unseen, &device).unwrap();
-        let found = evaluator.evaluate(config.data.grid, config.data.noise).unwrap();
-        let shown = evaluator.show(config.data.grid, config.data.noise, 2).unwrap();
+        let found = evaluator.evaluate(config.data.grid, config.data.noise.mean()).unwrap();
+        let shown = evaluator.show(config.data.grid, config.data.noise.mean(), 2).unwrap();
         assert_eq!(shown.errors, found.per_sample[..2], "{preset}");
         let trivial = trivial_error(&config, &dataset, &indices);
         let error = found.relative_l2.mean;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use galerkin::device;
-use galerkin::evaluate::{Among, Evaluation, Evaluator, Metrics};
+use galerkin::evaluate::{Among, Evaluation, Evaluator, Metrics, Subject};
 use galerkin::metrics::Summary;
 use galerkin::run::{RunFolder, Snapshot};
 
@@ -16,7 +16,10 @@ pub(super) fn run(args: args::Evaluate) -> anyhow::Result<()> {
     let snapshot = if args.best { Snapshot::Best } else { Snapshot::Last };
     let among = if args.include_training { Among::All } else { Among::Unseen };
     let device = device::parse(&args.device)?;
-    let evaluator = Evaluator::open(&folder, snapshot, args.data.as_deref(), among, &device)?;
+    let mut evaluator = Evaluator::open(&folder, snapshot, args.data.as_deref(), among, &device)?;
+    if args.symmetric {
+        evaluator = evaluator.symmetric(&folder)?;
+    }
     let mut metrics = on_grids(&evaluator, &folder, &args.grid, &args.noise)?;
     let clear = |metrics: &mut Metrics| metrics.evaluations.iter_mut().for_each(|e| e.per_sample.clear());
     if !args.per_sample {
@@ -52,7 +55,7 @@ pub(super) fn on_grids(
     noises: &[f64],
 ) -> anyhow::Result<Metrics> {
     let config = evaluator.config();
-    let (grid, noise) = ([evaluator.grid()?], [config.data.noise]);
+    let (grid, noise) = ([evaluator.grid()?], config.data.noise.levels());
     let grids = if grids.is_empty() { &grid } else { grids };
     let noises = if noises.is_empty() { &noise } else { noises };
     let mut evaluations = Vec::new();
@@ -119,9 +122,12 @@ pub(super) fn table(found: &[Evaluation]) -> Table {
             let Evaluation { points, noise, samples, .. } = evaluation;
             vec![name.to_string(), sizes(points), noise.to_string(), samples.to_string()]
         };
-        let mut row = start(match evaluation.subject.includes_training {
-            true => "model, training samples included",
-            false => "model",
+        let Subject { includes_training, symmetric, .. } = evaluation.subject;
+        let mut row = start(match (includes_training, symmetric) {
+            (false, false) => "model",
+            (false, true) => "model, mean over symmetries",
+            (true, false) => "model, training samples included",
+            (true, true) => "model, mean over symmetries, training samples included",
         });
         row.extend(summary(&evaluation.relative_l2));
         row.extend([mean(evaluation.relative_h1.as_ref()), mean(Some(&evaluation.l_infinity))]);
@@ -149,7 +155,7 @@ pub(super) fn table(found: &[Evaluation]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galerkin::evaluate::{SolverRow, Subject};
+    use galerkin::evaluate::SolverRow;
 
     #[test]
     fn a_table_has_a_row_for_the_solver() {

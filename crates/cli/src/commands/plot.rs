@@ -98,7 +98,7 @@ pub(super) fn of_samples(
 /// The first test samples with their predictions.
 fn test_samples(evaluator: &Evaluator, count: usize) -> anyhow::Result<Scene> {
     let config = evaluator.config();
-    let shown = evaluator.show(config.data.grid, config.data.noise, count)?;
+    let shown = evaluator.show(config.data.grid, config.data.noise.mean(), count)?;
     let arrays = rows(&shown.inputs).into_iter().zip(rows(&shown.targets)).zip(rows(&shown.predictions));
     let samples: Vec<Sample> = arrays
         .zip(&shown.errors)

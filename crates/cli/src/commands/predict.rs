@@ -15,8 +15,11 @@ use crate::progress::Progress;
 /// Reads, predicts and writes, batch by batch.
 pub(super) fn run(args: args::Predict) -> anyhow::Result<()> {
     let snapshot = if args.best { Snapshot::Best } else { Snapshot::Last };
-    let model = Model::open(&RunFolder::new(&args.run), snapshot, &device::parse(&args.device)?)?;
-    let model = model.allow_nan(args.allow_nan);
+    let folder = RunFolder::new(&args.run);
+    let mut model = Model::open(&folder, snapshot, &device::parse(&args.device)?)?.allow_nan(args.allow_nan);
+    if args.symmetric {
+        model = model.symmetric(&folder)?;
+    }
     interrupt::catch("stopping, without an output", args.quiet)?;
     let mut progress = None;
     let shape = model.predict_file(&args.input, &args.output, &mut |done, total| {

@@ -358,7 +358,20 @@ fn every_setting_is_refused_or_right() {
     let mut keys = Vec::new();
     leaves("", &text.parse::<toml::Table>().unwrap(), &mut keys);
     assert!(keys.len() > 50, "{keys:?}");
-    let values = ["-1", "0", "nan", "inf", "1e300", "9223372036854775807", "\"word\"", "[]", "true"];
+    let values = [
+        "-1",
+        "0",
+        "nan",
+        "inf",
+        "1e300",
+        "9223372036854775807",
+        "\"word\"",
+        "[]",
+        "true",
+        "[0.1,0.2]",
+        "[0.2,0.1]",
+        "[\"flip\"]",
+    ];
     let mut taken = 0;
     let jobs: Vec<(usize, String, &str)> = keys
         .iter()

@@ -13,11 +13,30 @@ fn with_data() -> Desk {
     desk
 }
 
+/// The preset of Burgers' equation with its symmetries, as mine.toml.
+fn write_augmented(desk: &Desk) {
+    let config = desk.works("config burgers");
+    let augmented = config.replace("augment = []", r#"augment = ["shift x", "flip x -u0 -u"]"#);
+    assert_ne!(augmented, config);
+    std::fs::write(desk.path("mine.toml"), augmented).unwrap();
+}
+
 #[test]
 fn a_run_killed_at_any_moment_ends_with_the_same_bytes() {
+    killed_and_resumed(&with_data(), "burgers");
+}
+
+/// What happens to a sample is a function of seed, epoch and sample, not of what was drawn before.
+#[test]
+fn an_augmented_run_killed_at_any_moment_ends_with_the_same_bytes() {
     let desk = with_data();
+    write_augmented(&desk);
+    killed_and_resumed(&desk, "mine.toml --set data.noise=[0,0.1]");
+}
+
+fn killed_and_resumed(desk: &Desk, what: &str) {
     let words =
-        format!("train burgers --data data {SMALL} --set train.epochs=30 --set checkpoint.every_steps=7 -q");
+        format!("train {what} --data data {SMALL} --set train.epochs=30 --set checkpoint.every_steps=7 -q");
     desk.works(&format!("{words} --out whole"));
     let mut killed = 0;
     // Moments from before the first step to the middle of the run, wherever the machine is then.
@@ -34,6 +53,91 @@ fn a_run_killed_at_any_moment_ends_with_the_same_bytes() {
         let [whole, parts] = ["whole", "parts"].map(|run| std::fs::read(desk.path(run).join(file)).unwrap());
         assert!(whole == parts, "{file} differs");
     }
+}
+
+#[test]
+fn an_augmented_run_has_the_same_bytes_with_any_number_of_threads() {
+    let desk = with_data();
+    write_augmented(&desk);
+    let words = format!("train mine.toml --data data {SMALL} --set train.epochs=3 --set data.noise=0.05 -q");
+    for threads in ["1", "2"] {
+        let mut command = desk.command(&format!("{words} --out threads{threads}"));
+        assert!(command.env("RAYON_NUM_THREADS", threads).status().unwrap().success());
+    }
+    for file in ["model.safetensors", "best.safetensors", "log.jsonl"] {
+        let [one, two] = ["1", "2"].map(|n| std::fs::read(desk.path(&format!("threads{n}/{file}"))).unwrap());
+        assert!(one == two, "{file} differs");
+    }
+    // Another run than without symmetries.
+    desk.works(&format!("{words} --set train.augment=[] --out plain"));
+    let [plain, augmented] =
+        ["plain", "threads1"].map(|run| std::fs::read(desk.path(run).join("log.jsonl")).unwrap());
+    assert!(plain != augmented);
+}
+
+#[test]
+fn predictions_are_averaged_over_the_symmetries_of_the_run_or_of_its_problem() {
+    let desk = with_data();
+    desk.works(&format!("train burgers --data data {SMALL} --set train.epochs=1 --out run -q"));
+    let evaluate = |words: &str| -> serde_json::Value {
+        serde_json::from_str(&desk.works(&format!("evaluate run --json {words}"))).unwrap()
+    };
+    let plain = evaluate("")["evaluations"][0].clone();
+    let symmetric = evaluate("--symmetric")["evaluations"][0].clone();
+    assert_eq!((&plain["symmetric"], &symmetric["symmetric"]), (&false.into(), &true.into()));
+    assert_ne!(plain["relative_l2"], symmetric["relative_l2"]);
+    // They stand beside each other.
+    let metrics = std::fs::read_to_string(desk.path("run/metrics.json")).unwrap();
+    let metrics: serde_json::Value = serde_json::from_str(&metrics).unwrap();
+    assert_eq!(metrics["evaluations"].as_array().unwrap().len(), 2);
+    assert!(desk.works("evaluate run --symmetric").contains("model, mean over symmetries"));
+    assert!(desk.works("info run").contains("last weights, mean over symmetries"));
+
+    // The mean commutes with (x, u) → (−x, −u): so does the prediction of the turned inputs.
+    let read = |name: &str| {
+        let file = galerkin_data::io::open(desk.path(name)).unwrap();
+        file.read(&file.variables()[0].name).unwrap()
+    };
+    let turn = |values: &[f32]| -> Vec<f32> {
+        values.chunks_exact(128).flat_map(|u| (0..128).map(|j| -u[(128 - j) % 128])).collect()
+    };
+    let inputs = read("data/inputs.npy");
+    let mut bytes = galerkin_data::io::npy::header(&inputs.shape);
+    bytes.extend(turn(&inputs.values).iter().flat_map(|value| value.to_le_bytes()));
+    std::fs::write(desk.path("turned.npy"), bytes).unwrap();
+    let predict = |input: &str, words: &str| {
+        desk.works(&format!("predict run --input {input} --output y.npy -q {words}"));
+        read("y.npy").values
+    };
+    let difference = |words: &str| {
+        let [expected, found] = [turn(&predict("data/inputs.npy", words)), predict("turned.npy", words)];
+        expected.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    };
+    assert!(difference("") > 1e-3);
+    // Two terms in another order, in f64, rounded to f32 once: values are below 4.
+    assert!(difference("--symmetric") < 1e-6);
+
+    // A run of which no symmetry is known.
+    std::fs::remove_file(desk.path("run/dataset.toml")).unwrap();
+    let error = desk.fails("predict run --symmetric --input turned.npy --output z.npy", 2);
+    assert!(error.contains("there is no flip and no transposition in its train.augment"), "{error}");
+}
+
+#[test]
+fn a_run_trained_on_a_range_of_noise_is_evaluated_at_both_ends() {
+    let desk = with_data();
+    desk.works(&format!(
+        "train burgers --data data {SMALL} --set train.epochs=1 --set data.noise=[0,0.1] --out run -q"
+    ));
+    let noises = |words: &str| -> Vec<f64> {
+        let json: serde_json::Value =
+            serde_json::from_str(&desk.works(&format!("evaluate run --json {words}"))).unwrap();
+        json["evaluations"].as_array().unwrap().iter().map(|e| e["noise"].as_f64().unwrap()).collect()
+    };
+    assert_eq!(noises(""), [0.0, 0.1]);
+    assert_eq!(noises("--noise 0.05"), [0.05]);
+    assert!(desk.works("info run").contains("noise 0 to 0.1"));
+    desk.works("plot run --samples 1");
 }
 
 #[test]
@@ -182,6 +286,11 @@ fn wrong_settings_and_folders_are_named() {
     assert!(train("--set data.train=1000 --out a", 2).contains("the dataset has 40"));
     assert!(train("--set data.grid=100 --out a", 2).contains("sizes that work"));
     assert!(train("--device vulkan --out a", 2).contains("vulkan"));
+    assert!(train("--set train.augment=[\"turn\"] --out a", 2).contains("there is no \"turn\""));
+    assert!(train("--set train.augment=[\"transpose\"] --out a", 2).contains("there are 1 axes"));
+    assert!(train("--set train.augment=[\"transpose\",\"transpose\"] --out a", 2).contains("twice"));
+    assert!(train("--set data.noise=[0.1,0] --out a", 2).contains("data.noise = 0.1 to 0"));
+    assert!(train("--set data.noise=word --out a", 2).contains("a range [low, high]"));
     assert!(desk.fails("train heat --out a", 2).contains("there are burgers, darcy"));
     assert!(desk.fails("train burgers --data nowhere --out a", 2).contains("nowhere: no such dataset"));
     assert!(desk.fails("evaluate data", 1).contains("no folder of a run"));

@@ -87,6 +87,11 @@ impl Equation for Burgers {
     fn solve(&self, input: &[f64], points: &[usize]) -> Option<Result<Vec<f64>>> {
         Some(solve(input, self.viscosity, self.time, points[0]))
     }
+
+    /// The field is as likely everywhere and with either sign.
+    fn symmetries(&self) -> &'static [&'static str] {
+        &["shift x", "flip x -u0 -u"]
+    }
 }
 
 /// How exact, and at what greatest cost.

@@ -115,6 +115,11 @@ impl Equation for Darcy {
         Some(solve(input, &vec![self.source; input.len()], self.tolerance))
     }
 
+    /// The source is the same everywhere, and no direction of the square is special to the field.
+    fn symmetries(&self) -> &'static [&'static str] {
+        &["flip x", "flip y", "transpose"]
+    }
+
     fn zero_boundary(&self) -> bool {
         true
     }

@@ -7,6 +7,15 @@ pub fn pooled_len(points: usize, window: usize) -> usize {
     points.div_ceil(window.max(1))
 }
 
+/// Whether the windows over so many points are their own mirror image: as many points are missing before the first as behind the last. Round an axis
+/// windows begin at the point that a reflection keeps, and only single points are.
+pub fn mirrors(points: usize, window: usize, periodic: bool) -> bool {
+    match periodic {
+        true => window <= 1,
+        false => (pooled_len(points, window) * window.max(1) - points).is_multiple_of(2),
+    }
+}
+
 /// Means over windows of window × window values of a (rows, columns) array: (⌈rows/window⌉, ⌈columns/window⌉) values.
 ///
 /// Windows cover the array with as much room before as behind, one more behind if it is odd; what lies outside, and any
@@ -72,6 +81,26 @@ mod tests {
         // Nothing left over, and nothing to do.
         assert_eq!(windows(6, 3), [1.0, 4.0]);
         assert_eq!(windows(5, 1), [0.0, 1.0, 2.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn windows_that_mirror_give_the_mirror_image() {
+        let mut both = [false; 2];
+        for points in 1..12 {
+            for window in 1..=points {
+                let row: Vec<f32> = (0..points).map(|i| (i * i) as f32).collect();
+                let pooled = |row: &[f32]| pool(&row.repeat(points), points, points, window);
+                let mut back = pooled(&row);
+                back.reverse();
+                let reversed: Vec<f32> = row.iter().rev().copied().collect();
+                // Sums of a few whole numbers are exact.
+                let equal = back == pooled(&reversed);
+                assert_eq!(equal, mirrors(points, window, false), "{points} by {window}");
+                both[usize::from(equal)] = true;
+            }
+        }
+        assert_eq!(both, [true; 2]);
+        assert!(mirrors(8, 1, true) && !mirrors(8, 2, true));
     }
 
     #[test]

@@ -48,6 +48,12 @@ pub trait Equation {
         None
     }
 
+    /// Changes that make another sample of one, as `train.augment` names them: axes are those of the grid, channels those of
+    /// [`channels`](Self::channels). The law of the inputs has them too.
+    fn symmetries(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether every target is zero on the boundary.
     fn zero_boundary(&self) -> bool {
         false

@@ -1,5 +1,6 @@
-//! Training: the loop, its estimates of time and memory, checkpoints.
+//! Training: the loop, samples changed in every epoch, its estimates of time and memory, checkpoints.
 
+mod augment;
 mod checkpoint;
 mod estimate;
 mod trainer;

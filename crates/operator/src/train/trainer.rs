@@ -13,6 +13,7 @@ use galerkin_data::io::{FolderLock, write_whole};
 use galerkin_data::split::{Split, batches};
 use serde_json::json;
 
+use super::augment::TrainingSamples;
 use super::checkpoint::{Checkpoint, RunState};
 use super::estimate::{refuse_too_large, refuse_too_slow, training_memory, training_time};
 use crate::config::RunConfig;
@@ -220,7 +221,7 @@ struct Training<'a> {
     model: Network,
     optimizer: Optimizer,
     averages: Vec<Vec<f32>>,
-    train: Samples,
+    train: TrainingSamples,
     validation: Samples,
     /// Points along each axis of the inputs.
     grid: Vec<usize>,
@@ -253,9 +254,9 @@ impl<'a> Training<'a> {
             model = model.with_normalizer(TargetNormalizer::new(&fit, device)?);
         }
         view.normalizer = normalizer.as_ref();
-        let train = Samples::load(dataset, &view, &split.train, Some(&config.loss), device)?;
+        let train = TrainingSamples::load(config, dataset, &view, &split.train, device)?;
         let validation = Samples::load(dataset, &view, &split.validation, None, device)?;
-        let grid = train.input_grid.points();
+        let grid = train.samples().input_grid.points();
         let time = training_time(config, &grid, steps, device)?;
         refuse_too_slow(config, steps, time, limit)?;
 
@@ -273,7 +274,7 @@ impl<'a> Training<'a> {
             false => Vec::new(),
         };
         let state = RunState { best_bits: f64::INFINITY.to_bits(), ..RunState::default() };
-        let loss = train.loss(&config.loss);
+        let loss = train.samples().loss(&config.loss);
         let (device, plain) = (tracked, device.clone());
         Ok(Self {
             config,
@@ -356,7 +357,8 @@ impl<'a> Training<'a> {
     /// The batches of an epoch's steps, those of the first `done` left out.
     fn order(&self, epoch: u32, done: usize) -> Vec<Vec<Vec<usize>>> {
         let accumulate = self.config.train.accumulate as usize;
-        let all = batches(self.config.train.seed, epoch, self.train.len(), self.config.train.batch, true);
+        let all =
+            batches(self.config.train.seed, epoch, self.train.samples().len(), self.config.train.batch, true);
         let all: Vec<Vec<usize>> = all.collect();
         all.chunks_exact(accumulate).skip(done).map(<[_]>::to_vec).collect()
     }
@@ -364,12 +366,13 @@ impl<'a> Training<'a> {
     fn step(&mut self, places: &[Vec<usize>], total: u64) -> Result<Event> {
         let config = self.config;
         let rates = config.schedule.at(self.state.steps, total, config.train.lr);
+        let epoch = (self.state.steps / config.steps_per_epoch()) as u32;
         let mut sum = 0.0;
         for (i, places) in places.iter().enumerate() {
             // Each batch of a step has masks of its own.
             let draw = self.state.steps * config.train.accumulate as u64 + i as u64;
             let mode = Mode::Train { seed: config.train.seed, step: draw as u32 };
-            let Batch { input, target } = self.train.batch(places, &self.device);
+            let Batch { input, target } = self.train.batch(epoch, places, &self.device)?;
             let prediction = self.model.forward_points(input, &self.grid, mode, &mut |_, _, _| {})?;
             let loss = self.loss.forward(prediction, target)?;
             let gradients = loss.total.backward();

@@ -1,5 +1,7 @@
 //! Runs on Darcy flow: from the coefficient to the solution, and back.
 
+use std::fmt::Display;
+
 use galerkin::layers::AttentionKind::{self, Fourier, Galerkin, Linear, Softmax};
 
 use super::Norm::{self, Heads, Residual};
@@ -92,16 +94,21 @@ pub(super) fn inverse(scale: Scale) -> Vec<Row> {
     rows
 }
 
-/// Galerkin transformers for the inverse problem, trained at one level of noise and evaluated at all of them and at two between.
+/// Galerkin transformers for the inverse problem, trained at one level of noise, and one at all of them, evaluated at every level and at two between.
 pub(super) fn noise_matrix(scale: Scale) -> Vec<Row> {
     let mut rows = Vec::new();
     for (k, &grids) in grids(scale, Direction::Inverse).iter().enumerate() {
         for noise in NOISES {
             let label = format!("GT, trained at ε = {noise}");
-            let mut row = inverse_transformer(label, Galerkin, Heads, k, grids, noise, scale);
+            rows.push(inverse_transformer(label, Galerkin, Heads, k, grids, noise, scale));
+        }
+        let label = "GT, trained at ε from 0 to 0.1".to_string();
+        let mut row = inverse_transformer(label, Galerkin, Heads, k, grids, "0-0.1", scale);
+        row.set("data.noise", "[0.0, 0.1]");
+        rows.push(row);
+        for row in rows.iter_mut().rev().take(NOISES.len() + 1) {
             let trial = |noise| Trial { grid: grids[0], noise, paper: None };
             row.trials = [0.0, 0.01, 0.02, 0.05, 0.1].map(trial).to_vec();
-            rows.push(row);
         }
     }
     rows
@@ -114,17 +121,17 @@ fn inverse_transformer(
     norm: Norm,
     k: usize,
     grids: [usize; 2],
-    noise: f64,
+    noise: impl Display,
     scale: Scale,
 ) -> Row {
     let network = format!("{}-{}", short(kind).to_lowercase(), norm.name());
-    let mut row = Row::new(inverse_id(&network, k, grids[0], noise), label, "darcy-inverse", scale);
-    row.set("data.noise", noise);
+    let mut row = Row::new(inverse_id(&network, k, grids[0], &noise), label, "darcy-inverse", scale);
+    row.set("data.noise", noise.to_string());
     set_transformer(&mut row, kind, norm, grids);
     row
 }
 
-fn inverse_id(network: &str, k: usize, grid: usize, noise: f64) -> String {
+fn inverse_id(network: &str, k: usize, grid: usize, noise: impl Display) -> String {
     match k {
         0 => format!("inverse-{network}-{noise}"),
         _ => format!("inverse-{network}-{noise}-{grid}"),
