@@ -139,6 +139,8 @@ impl NetworkConfig {
                 lift + c.encoder.layers as f64 * encoder_parameters(&c.layer()) + decoder
             }
             NetworkConfig::Fno(c) => spectral_parameters(&c.decoder()),
+            // A file may hold a config that was never checked.
+            NetworkConfig::Multilevel(c) if c.check().is_err() => 0.0,
             NetworkConfig::Multilevel(c) => {
                 let decoder = match &c.decoder {
                     DecoderConfig::Spectral(spectral) => {

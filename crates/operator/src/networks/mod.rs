@@ -429,7 +429,13 @@ impl Network {
         layer: usize,
     ) -> Result<(&crate::layers::EncoderLayer, AttentionInput)> {
         let (Body::Transformer(body), NetworkConfig::Transformer(config)) = (&self.body, &self.config) else {
-            return Err(Error::setting("attention of a Fourier operator", "it has none"));
+            let (what, why) = match &self.config {
+                NetworkConfig::Multilevel(_) => {
+                    ("attention of a multilevel network", "it can be looked at in transformers only")
+                }
+                _ => ("attention of a Fourier operator", "it has none"),
+            };
+            return Err(Error::setting(what, why));
         };
         self.check_input(&x, grid)?;
         let looked_at = body.encoder.get(layer).ok_or_else(|| {

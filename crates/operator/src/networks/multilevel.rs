@@ -149,7 +149,7 @@ impl MultilevelConfig {
     }
 
     /// `Ok` if its numbers have a meaning.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let axes = self.axes();
         if axes > 2 {
             let why =
