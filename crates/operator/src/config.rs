@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::loss::check_channel_weights;
 use crate::networks::{
-    EncoderConfig, FnoConfig, InterpolationConfig, NetworkConfig, PointwiseConfig, PointwiseLiftConfig,
-    SpectralConfig, TransformerConfig,
+    EncoderConfig, FnoConfig, InterpolationConfig, LevelEncoderConfig, MultilevelConfig, NetworkConfig,
+    PointwiseConfig, PointwiseLiftConfig, SpectralConfig, TransformerConfig,
 };
 use crate::optimizer::{AdamConfig, MuonConfig, OptimizerConfig, SoapConfig};
 use crate::schedule::Schedule;
@@ -202,9 +202,10 @@ fn none() -> String {
 const SECTIONS: &[(&str, &str, &[(&str, &str)])] = &[
     ("", "", RunConfig::SETTINGS),
     ("data", "", DataConfig::SETTINGS),
-    ("network", "", &[("kind", "transformer | fno")]),
+    ("network", "", &[("kind", "transformer | fno | multilevel")]),
     ("network", "transformer", TransformerConfig::SETTINGS),
     ("network", "fno", FnoConfig::SETTINGS),
+    ("network", "multilevel", MultilevelConfig::SETTINGS),
     (
         "network.output.resized",
         "",
@@ -214,6 +215,7 @@ const SECTIONS: &[(&str, &str, &[(&str, &str)])] = &[
     ("network.lift", "pointwise", PointwiseLiftConfig::SETTINGS),
     ("network.lift", "interpolation", InterpolationConfig::SETTINGS),
     ("network.encoder", "", EncoderConfig::SETTINGS),
+    ("network.encoder", "", LevelEncoderConfig::SETTINGS),
     ("network.decoder", "", &[("kind", "spectral: convolutions | pointwise: linear layers")]),
     ("network.decoder", "spectral", SpectralConfig::SETTINGS),
     ("network.decoder", "pointwise", PointwiseConfig::SETTINGS),

@@ -5,12 +5,12 @@ use burn::tensor::Tensor;
 
 use crate::error::{Error, Result};
 use crate::layers::{
-    AttentionKind, EncoderLayerConfig, HeadNorm, PointwiseDecoderConfig, SpectralConvConfig,
+    AttentionKind, EncoderLayerConfig, GridConvConfig, HeadNorm, PointwiseDecoderConfig, SpectralConvConfig,
     SpectralDecoderConfig,
 };
 use crate::networks::{
-    DecoderConfig, FnoConfig, InterpolationConfig, LiftConfig, Network, NetworkConfig, OutputGrid,
-    TransformerConfig, wrong_shape,
+    DecoderConfig, FnoConfig, InterpolationConfig, LiftConfig, MultilevelConfig, Network, NetworkConfig,
+    OutputGrid, StageConfig, TransformerConfig, wrong_shape,
 };
 use crate::reference::ReferenceNames;
 
@@ -94,6 +94,14 @@ impl NetworkConfig {
                 config.encoder.layers * config.layer().kept(batch, coarse.iter().product())
             }
             NetworkConfig::Fno(_) => 0,
+            NetworkConfig::Multilevel(config) => {
+                let grids = config.grids(grid);
+                let layers = config.stages().flat_map(|stage| {
+                    let n = grids[stage.level].iter().product();
+                    stage.encoder.into_iter().map(move |layer| layer.kept(batch, n))
+                });
+                layers.sum()
+            }
         };
         let batch = (batch as u64).saturating_mul(kept + widest);
         let values =
@@ -131,6 +139,17 @@ impl NetworkConfig {
                 lift + c.encoder.layers as f64 * encoder_parameters(&c.layer()) + decoder
             }
             NetworkConfig::Fno(c) => spectral_parameters(&c.decoder()),
+            // A file may hold a config that was never checked.
+            NetworkConfig::Multilevel(c) if c.check().is_err() => 0.0,
+            NetworkConfig::Multilevel(c) => {
+                let decoder = match &c.decoder {
+                    DecoderConfig::Spectral(spectral) => {
+                        spectral_parameters(&spectral.decoder(c.axes(), c.channels[0], c.outputs))
+                    }
+                    DecoderConfig::Pointwise(config) => pointwise_parameters(&c.pointwise_decoder(config)),
+                };
+                c.stages().map(|stage| stage_parameters(&stage)).sum::<f64>() + decoder
+            }
         };
         count as u64
     }
@@ -143,6 +162,7 @@ impl NetworkConfig {
         match self {
             NetworkConfig::Transformer(config) => transformer(config, grid),
             NetworkConfig::Fno(config) => fno(config, grid),
+            NetworkConfig::Multilevel(config) => multilevel(config, grid),
         }
     }
 }
@@ -187,6 +207,13 @@ fn pointwise_parameters(config: &PointwiseDecoderConfig) -> f64 {
     lift_parameters(config.inputs, config.coordinates, config.hidden)
         + config.layers as f64 * linear(config.hidden, config.hidden)
         + linear(config.hidden, config.outputs)
+}
+
+fn stage_parameters(stage: &StageConfig) -> f64 {
+    let convolution = |c: &GridConvConfig| (c.taps() as f64 * c.inputs as f64 + 1.0) * c.outputs as f64;
+    convolution(&stage.enter)
+        + stage.convolutions.iter().map(convolution).sum::<f64>()
+        + stage.encoder.iter().map(encoder_parameters).sum::<f64>()
 }
 
 /// Bytes of the program itself with its threads, their workspaces and what the command's allocator does not give back.
@@ -261,6 +288,42 @@ fn fno(config: &FnoConfig, grid: &[usize]) -> Result<Vec<Component>> {
     Ok(parts)
 }
 
+/// A convolution keeps what it takes, what it gives before the activation and, with residual, the sum.
+fn multilevel(config: &MultilevelConfig, grid: &[usize]) -> Result<Vec<Component>> {
+    let grids = config.grids(grid);
+    let points = |grid: &[usize]| grid.iter().product::<usize>();
+    let mut parts = Vec::new();
+    for stage in config.stages() {
+        let n = points(&grids[stage.level]);
+        let flops = |c: &GridConvConfig| 2 * n * c.taps() * c.inputs * c.outputs;
+        let enter = &stage.enter;
+        let joined = if config.axes() == 1 { 3 } else { 1 };
+        let kept = |c: &GridConvConfig| n * (joined * c.inputs + 2 * c.outputs);
+        let mut component = part(
+            &stage.name,
+            flops(enter) + stage.convolutions.iter().map(flops).sum::<usize>(),
+            kept(enter) + stage.convolutions.iter().map(kept).sum::<usize>(),
+        );
+        for layer in &stage.encoder {
+            for part in encoder_layers(layer, 1, n)? {
+                component.flops += part.flops;
+                component.kept += part.kept;
+            }
+        }
+        parts.push(component);
+    }
+    let output = config.output.points(grid, &config.periodic);
+    parts.push(match &config.decoder {
+        DecoderConfig::Spectral(spectral) => {
+            spectral_decoder(&spectral.decoder(config.axes(), config.channels[0], config.outputs), &output)
+        }
+        DecoderConfig::Pointwise(pointwise) => {
+            pointwise_decoder(&config.pointwise_decoder(pointwise), points(&output))
+        }
+    });
+    Ok(parts)
+}
+
 fn encoder_layers(
     config: &EncoderLayerConfig,
     layers: usize,
@@ -329,7 +392,7 @@ mod tests {
     fn transformer() -> TransformerConfig {
         match presets::get("burgers").unwrap().network {
             NetworkConfig::Transformer(config) => config,
-            NetworkConfig::Fno(_) => panic!("a transformer"),
+            _ => panic!("a transformer"),
         }
     }
 

@@ -167,6 +167,7 @@ impl RunConfig {
             match &mut self.network {
                 NetworkConfig::Transformer(config) => config.periodic = grid.periodic(),
                 NetworkConfig::Fno(config) => config.periodic = grid.periodic(),
+                NetworkConfig::Multilevel(config) => config.periodic = grid.periodic(),
             }
         }
         self.with_coarse_grid(set)

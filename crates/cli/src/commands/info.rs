@@ -145,6 +145,7 @@ fn network(config: &NetworkConfig) -> String {
         NetworkConfig::Fno(config) => {
             format!("Fourier operator, {} layers of {}", config.spectral.layers, config.spectral.channels)
         }
+        NetworkConfig::Multilevel(config) => format!("multilevel, channels {:?}", config.channels),
         _ => "another kind".into(),
     }
 }

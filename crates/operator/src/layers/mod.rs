@@ -8,6 +8,7 @@ mod coordinates;
 mod decoder;
 mod encoder_layer;
 mod feed_forward;
+mod grid_conv;
 mod linear;
 mod normalizer;
 mod resample;
@@ -18,6 +19,7 @@ pub use coordinates::coordinates;
 pub use decoder::{PointwiseDecoder, PointwiseDecoderConfig, SpectralDecoder, SpectralDecoderConfig};
 pub use encoder_layer::{EncoderLayer, EncoderLayerConfig};
 pub use feed_forward::{FeedForward, FeedForwardConfig};
+pub use grid_conv::{GridConv, GridConvConfig, SquareTaps, Taps};
 pub use linear::{Linear, LinearConfig};
 pub use normalizer::TargetNormalizer;
 pub use resample::{

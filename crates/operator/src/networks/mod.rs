@@ -3,12 +3,15 @@
 mod fno;
 mod legacy;
 mod lift;
+mod multilevel;
 mod transformer;
 
 pub use fno::FnoConfig;
 pub(crate) use legacy::parse as parse_config;
 pub(crate) use lift::resized_points;
 pub use lift::{InterpolationConfig, LiftConfig, PointwiseLiftConfig, ResampledSizes};
+pub(crate) use multilevel::StageConfig;
+pub use multilevel::{LevelEncoderConfig, Multilevel, MultilevelConfig, Stage};
 pub use transformer::{
     Coordinates, Decoder, DecoderConfig, EncoderConfig, Lift, PointwiseConfig, Transformer, TransformerConfig,
 };
@@ -36,6 +39,8 @@ pub enum NetworkConfig {
     Transformer(TransformerConfig),
     /// The Fourier neural operator.
     Fno(FnoConfig),
+    /// The multilevel network.
+    Multilevel(MultilevelConfig),
 }
 
 settings! {
@@ -115,6 +120,7 @@ pub struct Network {
 enum Body {
     Transformer(Transformer),
     Fno(SpectralDecoder),
+    Multilevel(Multilevel),
 }
 
 /// Called with the name of every stage of a network, as the reference names its modules, with the stage's output (B, points, features) and the
@@ -129,6 +135,7 @@ impl NetworkConfig {
         let body = match self {
             NetworkConfig::Transformer(config) => Body::Transformer(config.init(builder)?),
             NetworkConfig::Fno(config) => Body::Fno(config.decoder().init(builder)?),
+            NetworkConfig::Multilevel(config) => Body::Multilevel(config.init(builder)?),
         };
         Ok(Network { body, normalizer: None, config: self.clone() })
     }
@@ -157,6 +164,7 @@ impl NetworkConfig {
                 }
                 config.spectral.check()
             }
+            NetworkConfig::Multilevel(config) => config.check(),
         }
     }
 
@@ -170,6 +178,7 @@ impl NetworkConfig {
         match self {
             NetworkConfig::Transformer(config) => &config.periodic,
             NetworkConfig::Fno(config) => &config.periodic,
+            NetworkConfig::Multilevel(config) => &config.periodic,
         }
     }
 
@@ -178,6 +187,7 @@ impl NetworkConfig {
         match self {
             NetworkConfig::Transformer(config) => [config.inputs, config.outputs],
             NetworkConfig::Fno(config) => [config.inputs, config.outputs],
+            NetworkConfig::Multilevel(config) => [config.inputs, config.outputs],
         }
     }
 
@@ -186,6 +196,7 @@ impl NetworkConfig {
         match self {
             NetworkConfig::Transformer(config) => config.boundary,
             NetworkConfig::Fno(config) => config.boundary,
+            NetworkConfig::Multilevel(config) => config.boundary,
         }
     }
 
@@ -193,6 +204,7 @@ impl NetworkConfig {
         match self {
             NetworkConfig::Transformer(config) => &config.output,
             NetworkConfig::Fno(config) => &config.output,
+            NetworkConfig::Multilevel(config) => &config.output,
         }
     }
 
@@ -204,14 +216,19 @@ impl NetworkConfig {
         match self {
             NetworkConfig::Transformer(config) => config.grids(grid).map(|[_, output]| output),
             NetworkConfig::Fno(config) => Ok(config.output.points(grid, &config.periodic)),
+            NetworkConfig::Multilevel(config) => Ok(config.output.points(grid, &config.periodic)),
         }
     }
 
     /// `Ok` if inputs on this grid go through: it has the network's axes, and points enough for its modes.
     pub fn check_grid(&self, grid: &[usize]) -> Result<()> {
         let output = self.output_grid(grid)?;
+        if let NetworkConfig::Multilevel(config) = self {
+            config.check_grid(grid)?;
+        }
         let (spectral, grid) = match self {
-            NetworkConfig::Transformer(config) => match &config.decoder {
+            NetworkConfig::Transformer(TransformerConfig { decoder, .. })
+            | NetworkConfig::Multilevel(MultilevelConfig { decoder, .. }) => match decoder {
                 DecoderConfig::Spectral(spectral) => (spectral, output),
                 DecoderConfig::Pointwise(_) => return Ok(()),
             },
@@ -286,7 +303,7 @@ impl SpectralConfig {
 
 impl OutputGrid {
     /// Points along each axis of the output; of a coarse one as of the input.
-    fn points(&self, grid: &[usize], periodic: &[bool]) -> Vec<usize> {
+    pub(crate) fn points(&self, grid: &[usize], periodic: &[bool]) -> Vec<usize> {
         let OutputGrid::Resized(Resizing { from, to }) = self else { return grid.to_vec() };
         let axes = grid.iter().zip(from).zip(to).zip(periodic);
         axes.map(|(((n, from), to), periodic)| resized_points(*n, *from, *to, *periodic)).collect()
@@ -333,7 +350,7 @@ impl Network {
                 self.check_input(&x, grid)?;
                 Some(config.coordinates(x.dims()[0], grid, &x.device())?)
             }
-            NetworkConfig::Fno(_) => None,
+            NetworkConfig::Fno(_) | NetworkConfig::Multilevel(_) => None,
         };
         self.forward_at(x, grid, at, mode, observe)
     }
@@ -360,6 +377,9 @@ impl Network {
                     observe(name, x, &spectral.wide(grid, &padding, name))
                 })?;
                 resized(y, grid, &output, &config.periodic)?
+            }
+            (Body::Multilevel(body), NetworkConfig::Multilevel(config), _) => {
+                body.forward(config, x, grid, mode, observe)?
             }
             _ => return Err(Error::setting("coordinates", "a transformer needs them")),
         };
@@ -409,7 +429,13 @@ impl Network {
         layer: usize,
     ) -> Result<(&crate::layers::EncoderLayer, AttentionInput)> {
         let (Body::Transformer(body), NetworkConfig::Transformer(config)) = (&self.body, &self.config) else {
-            return Err(Error::setting("attention of a Fourier operator", "it has none"));
+            let (what, why) = match &self.config {
+                NetworkConfig::Multilevel(_) => {
+                    ("attention of a multilevel network", "it can be looked at in transformers only")
+                }
+                _ => ("attention of a Fourier operator", "it has none"),
+            };
+            return Err(Error::setting(what, why));
         };
         self.check_input(&x, grid)?;
         let looked_at = body.encoder.get(layer).ok_or_else(|| {
@@ -438,6 +464,7 @@ impl ReferenceNames for Network {
         match &self.body {
             Body::Transformer(body) => body.entries(prefix),
             Body::Fno(body) => body.entries(prefix),
+            Body::Multilevel(body) => body.entries(prefix),
         }
     }
 }

@@ -191,10 +191,7 @@ impl TransformerConfig {
         self.layer().check()?;
         match &self.decoder {
             DecoderConfig::Spectral(config) => config.check()?,
-            DecoderConfig::Pointwise(config) => {
-                check_rates("network.decoder", &[config.dropout])?;
-                check_sizes("network.decoder", &[("layers", config.layers.max(1))])?;
-            }
+            DecoderConfig::Pointwise(config) => config.check()?,
         }
         match &self.lift {
             LiftConfig::Pointwise(_) if self.output == OutputGrid::Coarse => {
@@ -288,15 +285,28 @@ impl TransformerConfig {
     }
 
     pub(crate) fn pointwise_decoder(&self, config: &PointwiseConfig) -> PointwiseDecoderConfig {
+        config.decoder(self.axes(), self.encoder.width, self.outputs)
+    }
+}
+
+impl PointwiseConfig {
+    /// The layers between so many features and outputs.
+    pub(crate) fn decoder(&self, axes: usize, width: usize, outputs: usize) -> PointwiseDecoderConfig {
         PointwiseDecoderConfig {
-            inputs: self.encoder.width,
-            coordinates: if config.coordinates { self.axes() } else { 0 },
-            hidden: self.encoder.width,
-            layers: config.layers,
-            outputs: self.outputs,
-            activation: config.activation,
-            dropout: config.dropout,
+            inputs: width,
+            coordinates: if self.coordinates { axes } else { 0 },
+            hidden: width,
+            layers: self.layers,
+            outputs,
+            activation: self.activation,
+            dropout: self.dropout,
         }
+    }
+
+    /// `Ok` if its numbers have a meaning.
+    pub(super) fn check(&self) -> Result<()> {
+        check_rates("network.decoder", &[self.dropout])?;
+        check_sizes("network.decoder", &[("layers", self.layers.max(1))])
     }
 }
 
@@ -397,11 +407,16 @@ impl ReferenceNames for Transformer {
         for (i, layer) in self.encoder.iter().enumerate() {
             entries.extend(layer.entries(&format!("{prefix}encoder_layers.{i}.")));
         }
-        let prefix = format!("{prefix}regressor.");
-        entries.extend(match &self.decoder {
-            Decoder::Spectral(decoder) => decoder.entries(&prefix),
-            Decoder::Pointwise(decoder) => decoder.entries(&prefix),
-        });
+        entries.extend(self.decoder.entries(&format!("{prefix}regressor.")));
         entries
+    }
+}
+
+impl ReferenceNames for Decoder {
+    fn entries(&self, prefix: &str) -> Vec<Entry> {
+        match self {
+            Decoder::Spectral(decoder) => decoder.entries(prefix),
+            Decoder::Pointwise(decoder) => decoder.entries(prefix),
+        }
     }
 }
