@@ -9,5 +9,6 @@ mod linear;
 mod norm;
 mod resample;
 mod run;
+mod small;
 mod spectral;
 mod support;
