@@ -13,14 +13,15 @@ use galerkin_kernels::attention::{Attention, Kind, Norm};
 use galerkin_kernels::encoder::EncoderLayer;
 use galerkin_kernels::spectral::{SpectralConv1d, SpectralConv2d, SpectralConv3d};
 
-/// Three points and two features, each a head of its own, with all that is optional; a single point with none of it.
+/// Three points and four features in two heads, with all that is optional; a single point with none of it. The norm of two features is ±1 whatever they
+/// are, and its gradient nothing but cancellation.
 #[track_caller]
 fn check_encoder(kind: Kind) {
     let least = Attention { batch: 1, d: 2, ..attention(kind, 1, (1, 0, false)) };
-    let most = Attention { n: 3, heads: 2, coordinates: 1, projection: true, ..least };
+    let most = Attention { n: 3, d: 4, heads: 2, coordinates: 1, projection: true, ..least };
     let most = EncoderLayer {
         norm_after: true,
-        hidden: 3,
+        hidden: 5,
         residual_dropout: 0.2,
         hidden_dropout: 0.2,
         ..encoder::layer(Attention { norm: Norm::Layer, dropout: 0.2, ..most })
