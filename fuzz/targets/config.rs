@@ -11,12 +11,16 @@ fuzz_target!(|text: &str| {
     let (text, set) = text.split_once('\u{c}').unwrap_or((text, ""));
     let sets: Vec<_> =
         set.split_once('=').map(|(key, value)| (key.into(), value.into())).into_iter().collect();
-    let config = match RunConfig::parse(text, Path::new("x.toml"), &sets) {
+    let origin = Path::new("x.toml");
+    let config = match RunConfig::parse(text, origin, &sets) {
         Ok(config) => config,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
-    if config.check().is_ok() {
-        let _ = config.network.parameters();
-        let _ = config.total_steps();
+    config.check().expect("what is parsed is checked");
+    let _ = config.network.parameters();
+    let _ = config.total_steps();
+    for printed in [config.to_toml(), config.to_commented_toml()] {
+        let again = RunConfig::parse(&printed, origin, &[]).unwrap_or_else(|e| panic!("{e}\n{printed}"));
+        assert_eq!(again, config, "{printed}");
     }
 });

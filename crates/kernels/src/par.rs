@@ -10,8 +10,11 @@ use std::ops::Range;
 use crate::dims::product;
 
 /// The number of threads of the current pool, to size a workspace with.
+///
+/// Under Miri there is one thread and no pool: it stops in rayon's pool as soon as that starts, before any kernel, and what it is to watch is
+/// the kernels.
 pub fn threads() -> usize {
-    rayon::current_num_threads()
+    if cfg!(miri) { 1 } else { rayon::current_num_threads() }
 }
 
 /// Makes the pool, of so many threads, if nobody has used it yet. Without it the first operation makes one as the environment says.
@@ -26,7 +29,7 @@ pub fn make_pool(threads: usize) {
 /// another core. A program does well to do all its work in here: a training step on Burgers' equation took a sixth less
 /// time on two threads.
 pub fn on_pool<R: Send>(f: impl FnOnce() -> R + Send) -> R {
-    rayon::scope(|_| f())
+    if cfg!(miri) { f() } else { rayon::scope(|_| f()) }
 }
 
 /// Buffers that can be cut between two items.

@@ -279,15 +279,23 @@ impl RunConfig {
     pub fn to_commented_toml(&self) -> String {
         let mut text = "# `galerkin train FILE.toml --out RUN` trains it.\n".to_string();
         let mut section = String::new();
-        for line in self.to_toml().lines() {
-            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let mut statement = String::new();
+        for line in self.to_toml().split_terminator('\n') {
+            statement.push_str(line);
+            // A name of several lines is one statement, and a comment inside it would be part of the name.
+            if statement.parse::<toml::Table>().is_err() {
+                statement.push('\n');
+                continue;
+            }
+            if let Some(name) = statement.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
                 section = name.to_string();
             }
-            let words = line.split_once(" = ").and_then(|(key, _)| described(&section, key));
+            let words = statement.split_once(" = ").and_then(|(key, _)| described(&section, key));
             match words {
-                Some(words) => text.push_str(&format!("{line:<36} # {words}\n")),
-                None => text.push_str(&format!("{line}\n")),
+                Some(words) => text.push_str(&format!("{statement:<36} # {words}\n")),
+                None => text.push_str(&format!("{statement}\n")),
             }
+            statement.clear();
         }
         text
     }
@@ -428,6 +436,17 @@ mod tests {
                 assert!(line.contains(" # "), "{name}: {line}");
             }
             assert_eq!(RunConfig::parse(&text, Path::new("test"), &[]).unwrap(), config);
+        }
+    }
+
+    #[test]
+    fn names_of_several_lines_stay_as_they_are_between_comments() {
+        for name in ["two\nlines", "a\nname = \"b\"\n[data]\n", "\n", "\r\n", "'\"\"\"'''\n# no comment"] {
+            let mut config = presets::get("burgers").unwrap();
+            (config.name, config.data.folder) = (name.into(), name.into());
+            for text in [config.to_toml(), config.to_commented_toml()] {
+                assert_eq!(RunConfig::parse(&text, Path::new("test"), &[]).unwrap(), config, "{text}");
+            }
         }
     }
 

@@ -64,28 +64,33 @@ fn the_first_step_is_the_one_computed_by_hand() {
 
 #[test]
 fn several_steps_match_the_reference() {
-    let lens = [1, 0, 17, 4096, 3, 20_011, 96];
     for (weight_decay, max_norm) in [(0.0, f64::INFINITY), (0.0, 0.1), (0.01, 0.99), (0.1, 1e6)] {
-        let adam = Adam { weight_decay, max_norm, ..PLAIN };
-        let mut state = State::new(&lens);
-        let [mut p, mut m, mut v] = state.0.each_ref().map(|a| widen_all(a));
-        for t in 1..=6 {
-            // A one-cycle schedule: lr rises and falls, β₁ the other way.
-            let step = Step {
-                lr: 1e-3 * (4.0 - (t as f64 - 3.0).abs()),
-                beta1: 0.85 + 0.02 * (t as f64 - 3.0).abs(),
-                t,
-            };
-            let grads = arrays(10 + t as u32, &lens);
-            let norm = state.step(&adam, step, &grads);
-            let want = reference::adam_step(&adam, &step, &mut p, &widen_all(&grads), &mut m, &mut v);
-            assert!((norm - want).abs() < 1e-12 * want, "norm {norm}, expected {want}");
-        }
-        for (name, got, want) in [("p", &state.0[0], &p), ("m", &state.0[1], &m), ("v", &state.0[2], &v)] {
-            for (got, want) in got.iter().zip(want) {
-                // Six steps of half a dozen roundings each.
-                assert_close(&format!("{name}, decay {weight_decay}, clip {max_norm}"), got, want, 24.0);
-            }
+        check_steps(&[1, 0, 17, 4096, 3, 20_011, 96], weight_decay, max_norm);
+    }
+}
+
+/// Six steps on arrays of these lengths.
+#[track_caller]
+pub fn check_steps(lens: &[usize], weight_decay: f64, max_norm: f64) {
+    let adam = Adam { weight_decay, max_norm, ..PLAIN };
+    let mut state = State::new(lens);
+    let [mut p, mut m, mut v] = state.0.each_ref().map(|a| widen_all(a));
+    for t in 1..=6 {
+        // A one-cycle schedule: lr rises and falls, β₁ the other way.
+        let step = Step {
+            lr: 1e-3 * (4.0 - (t as f64 - 3.0).abs()),
+            beta1: 0.85 + 0.02 * (t as f64 - 3.0).abs(),
+            t,
+        };
+        let grads = arrays(10 + t as u32, lens);
+        let norm = state.step(&adam, step, &grads);
+        let want = reference::adam_step(&adam, &step, &mut p, &widen_all(&grads), &mut m, &mut v);
+        assert!((norm - want).abs() < 1e-12 * want, "norm {norm}, expected {want}");
+    }
+    for (name, got, want) in [("p", &state.0[0], &p), ("m", &state.0[1], &m), ("v", &state.0[2], &v)] {
+        for (got, want) in got.iter().zip(want) {
+            // Six steps of half a dozen roundings each.
+            assert_close(&format!("{name}, decay {weight_decay}, clip {max_norm}"), got, want, 24.0);
         }
     }
 }

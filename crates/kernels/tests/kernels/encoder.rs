@@ -18,7 +18,7 @@ const FORWARD: f64 = 32.0;
 /// Those of a backward pass, through up to four norms. Measured: 25.
 const BACKWARD: f64 = 96.0;
 
-fn layer(attention: Attention) -> EncoderLayer {
+pub fn layer(attention: Attention) -> EncoderLayer {
     EncoderLayer {
         attention,
         hidden: 2 * attention.d + 3,
@@ -32,7 +32,7 @@ fn layer(attention: Attention) -> EncoderLayer {
 }
 
 #[track_caller]
-fn check_parity(layer: &EncoderLayer, weighted: bool) {
+pub fn check_parity(layer: &EncoderLayer, weighted: bool) {
     let list = parameters(&encoder_lens(layer), layer.attention.d);
     let given = Given::new(&layer.attention, weighted);
     let want = reference_encoder(layer, &widen_all(&list), &given.widen());
@@ -86,7 +86,7 @@ fn parity_at_larger_sizes() {
 }
 
 #[track_caller]
-fn check_all_gradients(layer: &EncoderLayer, weighted: bool) {
+pub fn check_all_gradients(layer: &EncoderLayer, weighted: bool) {
     let d = layer.attention.d;
     let (mut list, given) = (parameters(&encoder_lens(layer), d), Given::new(&layer.attention, weighted));
     if layer.activation == Activation::Relu {

@@ -46,7 +46,7 @@ fn loss(y: &[f64], dy: &[f32]) -> f64 {
     y.iter().zip(dy).map(|(y, dy)| y * *dy as f64).sum()
 }
 
-fn linear(rows: usize, [inputs, coordinates, outputs]: [usize; 3], activation: Activation) -> Linear {
+pub fn linear(rows: usize, [inputs, coordinates, outputs]: [usize; 3], activation: Activation) -> Linear {
     Linear { rows, inputs, coordinates, outputs, activation }
 }
 
@@ -112,23 +112,29 @@ fn linear_gradients_are_those_of_the_reference() {
     ];
     for (rows, widths) in cases {
         for activation in ACTIVATIONS {
-            let (layer, [inputs, _, outputs]) = (linear(rows, widths, activation), widths);
-            let (mut list, x, dy) =
-                (linear_parameters(&layer), values(1, rows * inputs), values(4, rows * outputs));
-            avoid_kinks(activation, &mut list[1]);
-            let [_, dx, dw, db] = run_linear(&layer, &list, &x, &dy);
-            let at = widen_all(&list);
-            let of_x = |x: &[f64]| loss(&reference_linear(&layer, &at, x), &dy);
-            check_gradient(&format!("{layer:?}: x"), &dx, &widen(&x), of_x, BACKWARD);
-            check_pairs(
-                &format!("{layer:?}"),
-                &linear::Parameters::NAMES.into_array(),
-                (&list, &[dw, db]),
-                |list| loss(&reference_linear(&layer, list, &widen(&x)), &dy),
-                BACKWARD,
-            );
+            check_linear(&linear(rows, widths, activation));
         }
     }
+}
+
+/// Values and gradients.
+#[track_caller]
+pub fn check_linear(layer: &Linear) {
+    let Linear { rows, inputs, outputs, activation, .. } = *layer;
+    let (mut list, x, dy) = (linear_parameters(layer), values(1, rows * inputs), values(4, rows * outputs));
+    avoid_kinks(activation, &mut list[1]);
+    let [y, dx, dw, db] = run_linear(layer, &list, &x, &dy);
+    let at = widen_all(&list);
+    assert_close(&format!("{layer:?}"), &y, &reference_linear(layer, &at, &widen(&x)), FORWARD);
+    let of_x = |x: &[f64]| loss(&reference_linear(layer, &at, x), &dy);
+    check_gradient(&format!("{layer:?}: x"), &dx, &widen(&x), of_x, BACKWARD);
+    check_pairs(
+        &format!("{layer:?}"),
+        &linear::Parameters::NAMES.into_array(),
+        (&list, &[dw, db]),
+        |list| loss(&reference_linear(layer, list, &widen(&x)), &dy),
+        BACKWARD,
+    );
 }
 
 #[test]

@@ -10,5 +10,6 @@ mod matrix;
 mod norm;
 mod resample;
 mod run;
+mod small;
 mod spectral;
 mod support;

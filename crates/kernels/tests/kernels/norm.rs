@@ -94,12 +94,13 @@ fn instance_norm_parity() {
 #[track_caller]
 fn check_all_gradients(
     what: &str,
-    [_, dx, dgamma, dbeta]: [Vec<f32>; 4],
+    [found, dx, dgamma, dbeta]: [Vec<f32>; 4],
     (x, dy): (&[f32], &[f32]),
     y: impl Fn(&[f64], &[f64], &[f64]) -> Vec<f64>,
 ) {
     let (list, at) = (parameters(dgamma.len()), widen(x));
     let [gamma, beta] = list.each_ref().map(|p| widen(p));
+    assert_close(what, &found, &y(&at, &gamma, &beta), FORWARD);
     let of_x = |x: &[f64]| loss(&y(x, &gamma, &beta), dy);
     check_gradient(&format!("{what}: x"), &dx, &at, of_x, BACKWARD);
     let of_pair = |list: &[Vec<f64>]| loss(&y(&at, &list[0], &list[1]), dy);
@@ -109,25 +110,37 @@ fn check_all_gradients(
 #[test]
 fn layer_norm_gradients_are_those_of_the_reference() {
     for (rows, width) in [(1, 1), (1, 2), (7, 5), (65, 16), (31, 97), (1500, 3)] {
-        let norm = LayerNorm { rows, width, eps: EPS };
-        let (x, dy) = (shifted(rows * width), values(4, rows * width));
-        let run = run_layer_norm(&norm, &x, &dy);
-        check_all_gradients(&format!("{norm:?}"), run, (&x, &dy), |x, gamma, beta| {
-            reference_layer_norm(&norm, x, gamma, beta)
-        });
+        check_layer_norm(rows, width);
     }
+}
+
+/// Values and gradients.
+#[track_caller]
+pub fn check_layer_norm(rows: usize, width: usize) {
+    let norm = LayerNorm { rows, width, eps: EPS };
+    let (x, dy) = (shifted(rows * width), values(4, rows * width));
+    let run = run_layer_norm(&norm, &x, &dy);
+    check_all_gradients(&format!("{norm:?}"), run, (&x, &dy), |x, gamma, beta| {
+        reference_layer_norm(&norm, x, gamma, beta)
+    });
 }
 
 #[test]
 fn instance_norm_gradients_are_those_of_the_reference() {
     for (batch, n, width) in [(1, 1, 1), (2, 2, 3), (3, 7, 5), (1, 65, 16), (2, 31, 97), (2, 1500, 3)] {
-        let norm = InstanceNorm { batch, n, width, eps: EPS };
-        let (x, dy) = (shifted(batch * n * width), values(4, batch * n * width));
-        let run = run_instance_norm(&norm, &x, &dy);
-        check_all_gradients(&format!("{norm:?}"), run, (&x, &dy), |x, gamma, beta| {
-            reference_instance_norm(&norm, x, gamma, beta)
-        });
+        check_instance_norm(batch, n, width);
     }
+}
+
+/// Values and gradients.
+#[track_caller]
+pub fn check_instance_norm(batch: usize, n: usize, width: usize) {
+    let norm = InstanceNorm { batch, n, width, eps: EPS };
+    let (x, dy) = (shifted(batch * n * width), values(4, batch * n * width));
+    let run = run_instance_norm(&norm, &x, &dy);
+    check_all_gradients(&format!("{norm:?}"), run, (&x, &dy), |x, gamma, beta| {
+        reference_instance_norm(&norm, x, gamma, beta)
+    });
 }
 
 /// The variance is a sum of squared deviations, never a difference of large squares.

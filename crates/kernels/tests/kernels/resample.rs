@@ -11,12 +11,12 @@ use crate::support::{assert_close, assert_same_bits_with_any_threads, check_grad
 
 const ACTIVATIONS: [Activation; 4] = [Activation::None, Activation::Relu, Activation::Silu, Activation::Gelu];
 
-fn conv(batch: usize, n1: usize, n2: usize, inputs: usize, outputs: usize) -> Conv3x3 {
+pub fn conv(batch: usize, n1: usize, n2: usize, inputs: usize, outputs: usize) -> Conv3x3 {
     let (dropout, activation) = (None, Activation::None);
     Conv3x3 { batch, n1, n2, inputs, outputs, bias: false, dropout, activation, keep: false }
 }
 
-fn with_everything(shape: Conv3x3, activation: Activation) -> Conv3x3 {
+pub fn with_everything(shape: Conv3x3, activation: Activation) -> Conv3x3 {
     let key = Key { seed: 3, step: 1, layer: 4 };
     let dropout = Some(Dropout { rate: 0.3, key, site: Site::Outside });
     Conv3x3 { bias: true, dropout, activation, ..shape }
@@ -107,18 +107,27 @@ fn convolution_gradients_match_central_differences() {
         let plain = conv(2, n1, n2, inputs, outputs);
         let shapes = ACTIVATIONS.map(|activation| with_everything(plain, activation));
         for shape in shapes.into_iter().chain([plain, Conv3x3 { bias: true, ..plain }]) {
-            let data = conv_data(&shape);
-            let dy = values(4, shape.y_len());
-            let [dx, dw, db] = conv_backward(&shape, &data, &dy);
-            let ([x, w, b], dy) = (data.each_ref().map(|v| widen(v)), widen(&dy));
-            let what = |name: &str| format!("{name} of {shape:?}");
-            let pixels = 2 * n1 * n2;
-            let loss = |x: &[f64], w: &[f64], b: &[f64]| dot(&dy, &conv_reference(&shape, x, w, b));
-            check_gradient(&what("dx"), &dx, &x, |x| loss(x, &w, &b), roundings(9 * (inputs + outputs)));
-            check_gradient(&what("dw"), &dw, &w, |w| loss(&x, w, &b), roundings(9 * inputs + pixels));
-            check_gradient(&what("db"), &db, &b, |b| loss(&x, &w, b), roundings(9 * inputs + pixels));
+            check_conv(&shape);
         }
     }
+}
+
+/// Values and gradients.
+#[track_caller]
+pub fn check_conv(shape: &Conv3x3) {
+    let Conv3x3 { batch, n1, n2, inputs, outputs, .. } = *shape;
+    let data = conv_data(shape);
+    let dy = values(4, shape.y_len());
+    let [dx, dw, db] = conv_backward(shape, &data, &dy);
+    let ([x, w, b], dy) = (data.each_ref().map(|v| widen(v)), widen(&dy));
+    let what = |name: &str| format!("{name} of {shape:?}");
+    let y = conv_reference(shape, &x, &w, &b);
+    assert_close(&what("y"), &conv_forward(shape, &data), &y, roundings(9 * inputs));
+    let pixels = batch * n1 * n2;
+    let loss = |x: &[f64], w: &[f64], b: &[f64]| dot(&dy, &conv_reference(shape, x, w, b));
+    check_gradient(&what("dx"), &dx, &x, |x| loss(x, &w, &b), roundings(9 * (inputs + outputs)));
+    check_gradient(&what("dw"), &dw, &w, |w| loss(&x, w, &b), roundings(9 * inputs + pixels));
+    check_gradient(&what("db"), &db, &b, |b| loss(&x, &w, b), roundings(9 * inputs + pixels));
 }
 
 /// Without an activation y is linear in x and in w, so ⟨y, dy⟩ = ⟨x, dx⟩ = ⟨w, dw⟩, at sizes too large for differences.
@@ -257,21 +266,27 @@ fn resize_backward(plan: &Resize, batch: usize, x: &[f32], dy: &[f32]) -> Vec<f3
 fn resize_matches_the_reference_and_its_gradient_central_differences() {
     for (from, to) in RESIZES {
         for (channels, activation) in [1, 3, 16, 42].into_iter().zip(ACTIVATIONS) {
-            let plan = Resize::new(from, to, channels, activation);
-            let x = values(1, plan.x_len(2));
-            let y = |x: &[f64]| reference::resize(2, from, to, channels, activation, x);
-            let what = format!("{from:?} to {to:?}, {channels} channels, {activation:?}");
-            // Two interpolations and an activation: a handful of roundings.
-            assert_close(&what, &resize_forward(&plan, 2, &x), &y(&widen(&x)), 8.0);
-            if from[0] * from[1] > 200 {
-                continue;
-            }
-            let dy = values(2, plan.y_len(2));
-            let dx = resize_backward(&plan, 2, &x, &dy);
-            let terms = to[0].div_ceil(from[0]) * to[1].div_ceil(from[1]);
-            check_gradient(&what, &dx, &widen(&x), |x| dot(&widen(&dy), &y(x)), roundings(terms));
+            check_resize(from, to, channels, activation);
         }
     }
+}
+
+/// Values and, unless the grid is large, the gradient.
+#[track_caller]
+pub fn check_resize(from: [usize; 2], to: [usize; 2], channels: usize, activation: Activation) {
+    let plan = Resize::new(from, to, channels, activation);
+    let x = values(1, plan.x_len(2));
+    let y = |x: &[f64]| reference::resize(2, from, to, channels, activation, x);
+    let what = format!("{from:?} to {to:?}, {channels} channels, {activation:?}");
+    // Two interpolations and an activation: a handful of roundings.
+    assert_close(&what, &resize_forward(&plan, 2, &x), &y(&widen(&x)), 8.0);
+    if from[0] * from[1] > 200 {
+        return;
+    }
+    let dy = values(2, plan.y_len(2));
+    let dx = resize_backward(&plan, 2, &x, &dy);
+    let terms = to[0].div_ceil(from[0]) * to[1].div_ceil(from[1]);
+    check_gradient(&what, &dx, &widen(&x), |x| dot(&widen(&dy), &y(x)), roundings(terms));
 }
 
 #[test]

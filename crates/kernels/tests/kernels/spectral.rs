@@ -10,7 +10,7 @@ use realfft::num_complex::Complex;
 
 use crate::support::{assert_close, assert_same_bits_with_any_threads, check_gradient, values, widen};
 
-const LINE: SpectralConv1d = SpectralConv1d {
+pub const LINE: SpectralConv1d = SpectralConv1d {
     batch: 2,
     n: 29,
     inputs: 3,
@@ -22,7 +22,7 @@ const LINE: SpectralConv1d = SpectralConv1d {
     key: Key { seed: 5, step: 2, layer: 1 },
 };
 
-const GRID: SpectralConv2d = SpectralConv2d {
+pub const GRID: SpectralConv2d = SpectralConv2d {
     batch: 2,
     n1: 9,
     n2: 8,
@@ -35,7 +35,7 @@ const GRID: SpectralConv2d = SpectralConv2d {
     key: Key { seed: 5, step: 2, layer: 1 },
 };
 
-const VOLUME: SpectralConv3d = SpectralConv3d {
+pub const VOLUME: SpectralConv3d = SpectralConv3d {
     batch: 2,
     n1: 5,
     n2: 4,
@@ -51,7 +51,7 @@ const VOLUME: SpectralConv3d = SpectralConv3d {
 
 /// Any of the convolutions, so that every test covers all.
 #[derive(Clone, Copy, Debug)]
-enum Conv {
+pub enum Conv {
     Line(SpectralConv1d),
     Grid(SpectralConv2d),
     Volume(SpectralConv3d),
@@ -159,7 +159,7 @@ impl Conv {
 
     /// Forward parity, and the gradients where `gradients`.
     #[track_caller]
-    fn check(&self, gradients: bool) {
+    pub fn check(&self, gradients: bool) {
         let data = self.data();
         let got = self.run(&data);
         let [weights, w, b, x] = [&data.weights, &data.w, &data.b, &data.x].map(|v| widen(v));
