@@ -442,23 +442,82 @@ mod tests {
         assert!(both > 0.0 && both < one.max(other), "{one} {other} {both}");
     }
 
+    /// Adam, SOAP with a refresh every other step, Muon.
+    fn kinds() -> [OptimizerConfig; 3] {
+        let soap = SoapConfig { decay: 0.9, refresh: 2, eps: 1e-8, weight_decay: 0.01, max_norm: 0.5 };
+        let AdamConfig { beta2, eps, weight_decay, max_norm } = AdamConfig::default();
+        let muon = MuonConfig { momentum: 0.9, beta2, eps, weight_decay, max_norm };
+        [OptimizerConfig::default(), OptimizerConfig::Soap(soap), OptimizerConfig::Muon(muon)]
+    }
+
+    /// Large enough for matrices.
+    fn wide() -> Linear {
+        let config = LinearConfig { inputs: 8, outputs: 9 };
+        config.init(&mut Builder::new(5, &Device::flex().autodiff())).unwrap()
+    }
+
+    fn wide_gradients(model: &Linear, step: usize) -> Gradients {
+        let x: Vec<f32> = (0..24).map(|i| ((i * 7 + step * 5) as f32).sin()).collect();
+        let x = Tensor::<2>::from_data(TensorData::new(x, [3, 8]), &Device::flex().autodiff());
+        model.forward(x, Activation::None).unwrap().square().sum().backward()
+    }
+
     #[test]
     fn a_restored_state_goes_on_with_the_same_bits() {
-        let mut model = layer();
-        let mut optimizer = Optimizer::new(&OptimizerConfig::default(), &model);
-        let step = |optimizer: &mut Optimizer, model: Linear| {
-            optimizer.collect(&model, gradients(&model, 1.0));
-            optimizer.step(model, PACE).0
-        };
-        model = step(&mut optimizer, model);
-        let (steps, states) = (optimizer.steps(), optimizer.states().to_vec());
-        let went_on = to_vec(step(&mut optimizer, model).weight.val());
-        let fresh = layer();
-        let mut restored = Optimizer::new(&OptimizerConfig::default(), &fresh);
-        restored.restore(steps, states.clone()).unwrap();
-        let fresh = restored.apply(fresh);
-        assert_eq!(to_vec(step(&mut restored, fresh).weight.val()), went_on);
-        assert!(restored.restore(steps, states[1..].to_vec()).is_err());
+        for config in kinds() {
+            let take = |optimizer: &mut Optimizer, model: Linear, step: usize| {
+                optimizer.collect(&model, wide_gradients(&model, step));
+                optimizer.step(model, PACE).0
+            };
+            let mut model = wide();
+            let mut optimizer = Optimizer::new(&config, &model);
+            for step in 0..3 {
+                model = take(&mut optimizer, model, step);
+            }
+            let (steps, states) = (optimizer.steps(), optimizer.states().to_vec());
+            let went_on = to_vec(take(&mut optimizer, model, 3).weight.val());
+            let fresh = wide();
+            let mut restored = Optimizer::new(&config, &fresh);
+            restored.restore(steps, states.clone()).unwrap();
+            let fresh = restored.apply(fresh);
+            assert_eq!(to_vec(take(&mut restored, fresh, 3).weight.val()), went_on, "{config:?}");
+            assert!(restored.restore(steps, states[1..].to_vec()).is_err());
+            // The state of one optimiser is not that of another.
+            for other in kinds().into_iter().filter(|other| *other != config) {
+                let mut other = Optimizer::new(&other, &wide());
+                assert!(other.restore(steps, states.clone()).is_err(), "{config:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_optimiser_goes_down() {
+        for config in kinds() {
+            let mut model = wide();
+            let mut optimizer = Optimizer::new(&config, &model);
+            let loss = |model: &Linear| {
+                let x = Tensor::<2>::ones([1, 8], &Device::flex().autodiff());
+                model.forward(x, Activation::None).unwrap().square().sum().into_scalar::<f32>()
+            };
+            let before = loss(&model);
+            for _ in 0..40 {
+                let x = Tensor::<2>::ones([1, 8], &Device::flex().autodiff());
+                let gradients = model.forward(x, Activation::None).unwrap().square().sum().backward();
+                optimizer.collect(&model, gradients);
+                model = optimizer.step(model, Rates { rate: 0.02, beta1: 0.9 }).0;
+            }
+            assert!(loss(&model) < 0.2 * before, "{config:?}: {before} to {}", loss(&model));
+        }
+    }
+
+    #[test]
+    fn parameters_are_stacks_of_matrices() {
+        let of = |shape: &[usize]| Matrices::of(shape).map(|m| (m.count, m.rows, m.cols));
+        assert_eq!(of(&[96, 192]), Some((1, 96, 192)));
+        assert_eq!(of(&[3, 3, 24, 48]), Some((1, 216, 48)));
+        assert_eq!(of(&[16, 2, 96, 48]), Some((16, 192, 48)));
+        // A bias, a first layer of one input, an output of one channel.
+        assert_eq!((of(&[96]), of(&[1, 96]), of(&[3, 3, 24, 1])), (None, None, None));
     }
 
     #[test]

@@ -28,7 +28,8 @@ fn zero_on_the_ends_of_closed_axes_and_nowhere_else() {
             true => json!("input"),
             false => json!({ "resized": { "from": grid, "to": output } }),
         };
-        for config in [transformer(periodic, &resized, "zero"), fno(periodic, &resized, "zero", true, 0.25)] {
+        let both = [transformer(periodic, &resized, "zero"), fno(periodic, &resized, "zero", true, 0.25)];
+        for config in both.into_iter().chain(multilevel(periodic, &resized, "zero", true)) {
             let one = |value: f32| Array { shape: vec![2], values: vec![value; 2] };
             let normalizer = Normalizer::new(one(0.7), one(2.0)).unwrap();
             let normalizer = TargetNormalizer::new(&normalizer, &Device::flex()).unwrap();
@@ -54,10 +55,11 @@ fn zero_on_the_ends_of_closed_axes_and_nowhere_else() {
 #[test]
 fn free_ends_are_not_zero() {
     for (periodic, grid, _) in GRIDS {
-        for config in [
+        let both = [
             transformer(periodic, &json!("input"), "free"),
             fno(periodic, &json!("input"), "free", true, 0.0),
-        ] {
+        ];
+        for config in both.into_iter().chain(multilevel(periodic, &json!("input"), "free", true)) {
             assert!(run(&init(&config), wave(grid, 2), grid).iter().all(|y| *y != 0.0), "{periodic:?}");
         }
     }
@@ -105,10 +107,11 @@ fn padding_is_for_closed_axes() {
 #[test]
 fn a_batch_is_its_samples() {
     for (periodic, grid, _) in GRIDS {
-        for config in [
+        let both = [
             transformer(periodic, &json!("input"), "zero"),
             fno(periodic, &json!("input"), "zero", true, 0.25),
-        ] {
+        ];
+        for config in both.into_iter().chain(multilevel(periodic, &json!("input"), "zero", true)) {
             let network = init(&config);
             let both = wave(grid, 2);
             let halves = both.chunks_exact(both.len() / 2);
@@ -116,6 +119,87 @@ fn a_batch_is_its_samples() {
             assert_eq!(apart, run(&network, both.clone(), grid), "{periodic:?}");
         }
     }
+}
+
+/// On a grid that halves evenly, a multilevel network that is not told where it is commutes with shifts by a point of its coarsest level; not with shifts by
+/// less, and not with coordinates. The same sums in another order, as above.
+#[test]
+fn a_multilevel_network_commutes_with_shifts_of_its_coarsest_points() {
+    let grids: [(&[bool], &[usize]); 4] =
+        [(&[true], &[16]), (&[true, true], &[16, 8]), (&[false, true], &[9, 16]), (&[true, false], &[8, 9])];
+    for (periodic, grid) in grids {
+        for axis in (0..grid.len()).filter(|axis| periodic[*axis]) {
+            let off = |told: bool, by: usize| {
+                let network = init(&multilevel(periodic, &json!("input"), "free", told).unwrap());
+                let x = wave(grid, 2);
+                let y = shifted(&run(&network, x.clone(), grid), grid, axis, by);
+                let of_shifted = run(&network, shifted(&x, grid, axis, by), grid);
+                let largest = |y: &[f32]| y.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+                let errors: Vec<f32> = y.iter().zip(&of_shifted).map(|(a, b)| a - b).collect();
+                largest(&errors) / largest(&y)
+            };
+            let what = format!("{periodic:?} {grid:?}, axis {axis}");
+            assert!(off(false, 4) <= 200.0 * f32::EPSILON, "{what}: {}", off(false, 4));
+            assert!(off(false, 1) > 1e-4, "{what}: levels change nothing: {}", off(false, 1));
+            assert!(off(true, 4) > 1e-4, "{what}: coordinates change nothing: {}", off(true, 4));
+        }
+    }
+}
+
+#[test]
+fn multilevel_networks_are_counted_kept_and_refused() {
+    use burn::module::Module;
+    let folder = tempfile::tempdir().unwrap();
+    for (periodic, grid) in [(&[true][..], &[12][..]), (&[false, true], &[9, 8])] {
+        for spectral in [false, true] {
+            let mut config =
+                serde_json::to_value(multilevel(periodic, &json!("input"), "free", true)).unwrap();
+            if spectral {
+                config["decoder"] = convolutions(true, 0.25);
+                config["decoder"]["kind"] = json!("spectral");
+            }
+            let config: NetworkConfig = serde_json::from_value(config).unwrap();
+            let network = init(&config);
+            assert_eq!(config.parameters(), network.num_params() as u64, "{periodic:?}");
+            let parts = network.components(grid).unwrap();
+            assert_eq!(parts.iter().map(|part| part.parameters).sum::<usize>(), network.num_params());
+            assert!(parts.iter().all(|part| part.flops > 0), "{parts:?}");
+            let path = folder.path().join("weights.safetensors");
+            galerkin::weights::save(&network, &Default::default(), &path).unwrap();
+            let read = galerkin::weights::load(&path).unwrap().into_network(&Device::flex()).unwrap();
+            assert_eq!(run(&read, wave(grid, 1), grid), run(&network, wave(grid, 1), grid));
+            // Three levels of four points are one point.
+            let small: Vec<usize> = grid.iter().map(|_| 4).collect();
+            let error = config.check_grid(&small).unwrap_err().to_string();
+            assert!(error.contains("they need 5 along every axis"), "{error}");
+        }
+    }
+    let with = |key: &str, value: Value| {
+        let mut config = serde_json::to_value(multilevel(&[true], &json!("input"), "free", true)).unwrap();
+        config[key] = value;
+        let config: NetworkConfig = serde_json::from_value(config).unwrap();
+        config.check().unwrap_err().to_string()
+    };
+    assert!(with("periodic", json!([true, true, true])).contains("1 and 2 axes"));
+    assert!(with("encoder_layers", json!([1])).contains("each of the 3 levels"));
+    assert!(with("channels", json!([])).contains("1 to 16"));
+    assert!(with("output", json!("coarse")).contains("finest grid"));
+}
+
+/// Of three levels; `None` where there is none of so many axes.
+fn multilevel(periodic: &[bool], output: &Value, boundary: &str, coordinates: bool) -> Option<NetworkConfig> {
+    let config = json!({
+        "kind": "multilevel", "inputs": 2, "outputs": 2, "periodic": periodic, "output": output,
+        "boundary": boundary, "channels": [4, 6, 8], "convolutions": 1, "encoder_layers": [0, 1, 1],
+        "coordinates": coordinates, "activation": "silu",
+        "encoder": {
+            "attention": "galerkin", "heads": 2, "expansion": 2, "activation": "relu", "head_norm": "layer",
+            "residual_norm": false, "eps": 1e-5, "gain": 0.5, "diagonal": 0.5,
+            "attention_dropout": 0.0, "residual_dropout": 0.0, "hidden_dropout": 0.0,
+        },
+        "decoder": { "kind": "pointwise", "coordinates": false, "layers": 1, "activation": "silu", "dropout": 0.0 },
+    });
+    (periodic.len() < 3).then(|| serde_json::from_value(config).unwrap())
 }
 
 fn transformer(periodic: &[bool], output: &Value, boundary: &str) -> NetworkConfig {

@@ -141,6 +141,35 @@ fn a_run_trained_on_a_range_of_noise_is_evaluated_at_both_ends() {
 }
 
 #[test]
+fn preconditioned_optimisers_go_on_to_the_same_bytes_with_other_threads() {
+    let desk = with_data();
+    for kind in ["soap", "muon"] {
+        let words = format!(
+            "train burgers --data data {SMALL} --set optimizer.kind={kind} --set train.epochs=4 --set checkpoint.every_steps=5 -q"
+        );
+        let run = |out: &str, threads: &str, milliseconds: Option<u64>| {
+            let mut command = desk.command(&format!("{words} --out {out} --resume"));
+            let mut child = command.env("RAYON_NUM_THREADS", threads).spawn().unwrap();
+            if let Some(milliseconds) = milliseconds {
+                std::thread::sleep(Duration::from_millis(milliseconds));
+                child.kill().unwrap();
+            }
+            child.wait().unwrap();
+        };
+        let (whole, parts) = (format!("{kind}-whole"), format!("{kind}-parts"));
+        run(&whole, "1", None);
+        [150, 300].map(|milliseconds| run(&parts, "2", Some(milliseconds)));
+        run(&parts, "3", None);
+        for file in ["model.safetensors", "best.safetensors", "log.jsonl", "config.toml"] {
+            let [one, other] = [&whole, &parts].map(|run| std::fs::read(desk.path(run).join(file)).unwrap());
+            assert!(one == other, "{kind}: {file} differs");
+        }
+        let config = std::fs::read_to_string(desk.path(&whole).join("config.toml")).unwrap();
+        assert!(config.contains(&format!("kind = \"{kind}\"")), "{config}");
+    }
+}
+
+#[test]
 fn a_trained_run_is_evaluated_and_predicts() {
     let desk = with_data();
     desk.works(&format!("train burgers --data data {SMALL} --set train.epochs=30 --out run -q"));
