@@ -137,8 +137,8 @@ impl RunConfig {
         split_of(self, dataset).map(drop)
     }
 
-    /// A preset for a dataset: grids, split, batch, axes and the channel that weighs the loss are taken from it where the preset's do not fit, unless they
-    /// are among the keys that were `set`.
+    /// A preset for a dataset: grids, split, batch, axes and the channel that weighs the loss are taken from it where the preset's do not fit, and symmetries
+    /// that it does not have are left out, unless they are among the keys that were `set`.
     pub fn fitted_to(mut self, dataset: &Dataset, set: &[String]) -> Result<Self> {
         let is_set = |key: &str| set.iter().any(|set| set == key);
         let (grid, _) = grids(dataset)?;
@@ -170,7 +170,12 @@ impl RunConfig {
                 NetworkConfig::Multilevel(config) => config.periodic = grid.periodic(),
             }
         }
-        self.with_coarse_grid(set)
+        self = self.with_coarse_grid(set)?;
+        if !is_set("train.augment") {
+            let plain = View::of(&self.data, self.train.seed, None).plain(dataset)?;
+            self.train.augment.retain(|symmetry| Group::of(std::slice::from_ref(symmetry), &plain).is_ok());
+        }
+        Ok(self)
     }
 
     /// The interpolation network for the grid of the data, in the ratio that it had; what was `set` stays.

@@ -1,6 +1,6 @@
 //! Names of the experiments and of the scales.
 
-/// What the paper measured.
+/// What the paper measured, and the same problems with our presets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Experiment {
     /// Burgers' equation, Table 2a.
@@ -21,11 +21,17 @@ pub enum Experiment {
     Seeds,
     /// The theorems.
     Theory,
+    /// What the library's own presets reach on Burgers' equation.
+    AccuracyBurgers,
+    /// On Darcy flow.
+    AccuracyDarcy,
+    /// On the inverse problem.
+    AccuracyInverse,
 }
 
 impl Experiment {
     /// Every one.
-    pub const ALL: [Experiment; 9] = [
+    pub const ALL: [Experiment; 12] = [
         Experiment::Burgers,
         Experiment::BurgersInit,
         Experiment::Corrections,
@@ -35,6 +41,9 @@ impl Experiment {
         Experiment::MemorySpeed,
         Experiment::Seeds,
         Experiment::Theory,
+        Experiment::AccuracyBurgers,
+        Experiment::AccuracyDarcy,
+        Experiment::AccuracyInverse,
     ];
 
     /// As it is written in commands and folders.
@@ -49,6 +58,9 @@ impl Experiment {
             Experiment::MemorySpeed => "memory-speed",
             Experiment::Seeds => "seeds",
             Experiment::Theory => "theory",
+            Experiment::AccuracyBurgers => "accuracy-burgers",
+            Experiment::AccuracyDarcy => "accuracy-darcy",
+            Experiment::AccuracyInverse => "accuracy-inverse",
         }
     }
 
@@ -68,6 +80,9 @@ impl Experiment {
             Experiment::MemorySpeed => "Memory, speed and operations of four kinds of attention",
             Experiment::Seeds => "Several seeds",
             Experiment::Theory => "The paper's theorems: projection, lower bound, Céa's inequality",
+            Experiment::AccuracyBurgers => "Our presets instead of the paper's: Burgers' equation",
+            Experiment::AccuracyDarcy => "Our presets instead of the paper's: Darcy flow",
+            Experiment::AccuracyInverse => "Our presets instead of the paper's: the inverse problem",
         }
     }
 

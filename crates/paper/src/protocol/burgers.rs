@@ -57,8 +57,7 @@ fn transformer(
     scale: Scale,
 ) -> Row {
     let mut row = Row::new(id, label, "burgers", scale);
-    // The preset has another one, with which more seeds go through.
-    row.set("optimizer.beta2", 0.999);
+    row.set_training(scale);
     row.set("network.encoder.attention", attention_name(kind));
     row.set_norm(norm);
     match (kind, norm) {
@@ -135,7 +134,7 @@ pub(super) fn corrections(scale: Scale) -> Vec<Row> {
             "dropout 0.5 of the attention weights, in training",
             &[("network.encoder.attention_dropout", "0.5")],
         ),
-        // This row is the preset.
+        // With which more seeds go through.
         ("-beta2", "β₂ = 0.99 instead of 0.999", &[("optimizer.beta2", "0.99")]),
         (
             "-authors",
@@ -149,6 +148,7 @@ pub(super) fn corrections(scale: Scale) -> Vec<Row> {
     ];
     let rows = changes.into_iter().map(|(id, label, settings)| {
         let mut row = transformer(format!("burgers-gt-heads{id}"), label, Galerkin, Heads, scale);
+        row.set_adam(0.999);
         for (key, value) in settings {
             row.set(key, value);
         }
@@ -158,7 +158,7 @@ pub(super) fn corrections(scale: Scale) -> Vec<Row> {
     rows.collect()
 }
 
-/// The preset from several seeds.
+/// The Galerkin transformer from several seeds, with the β₂ with which all of them go through.
 pub(super) fn seeds(scale: Scale) -> Vec<Row> {
     let grid = grids(scale)[0];
     let count = match scale {
@@ -169,6 +169,7 @@ pub(super) fn seeds(scale: Scale) -> Vec<Row> {
     // The last one is the authors' seed, of other numbers here.
     let rows = (1..=count).chain([1_127_802]).map(|seed| {
         let mut row = Row::new("burgers-gt-heads-beta2", format!("GT, seed {seed}"), "burgers", scale);
+        row.set_adam(0.99);
         // The preset has the first.
         if seed != 1 {
             row.set("train.seed", seed);

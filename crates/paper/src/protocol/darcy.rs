@@ -42,7 +42,7 @@ pub(super) fn table(scale: Scale) -> Vec<Row> {
             let id = name(format!("darcy-{}-{}", short(kind).to_lowercase(), norm.name()));
             let label = format!("{}, {}", short(kind), norm.label(kind));
             let mut row = Row::new(id, label, "darcy", scale);
-            set_transformer(&mut row, kind, norm, [fine, coarse]);
+            set_transformer(&mut row, kind, norm, [fine, coarse], scale);
             row.trials = trials(paper);
             row.pictured = (kind, norm) == (Galerkin, Heads);
             rows.push(row);
@@ -127,7 +127,7 @@ fn inverse_transformer(
     let network = format!("{}-{}", short(kind).to_lowercase(), norm.name());
     let mut row = Row::new(inverse_id(&network, k, grids[0], &noise), label, "darcy-inverse", scale);
     row.set("data.noise", noise.to_string());
-    set_transformer(&mut row, kind, norm, grids);
+    set_transformer(&mut row, kind, norm, grids, scale);
     row
 }
 
@@ -139,7 +139,8 @@ fn inverse_id(network: &str, k: usize, grid: usize, noise: impl Display) -> Stri
 }
 
 /// Grids, attention, norm, and the learning rate that goes with them.
-fn set_transformer(row: &mut Row, kind: AttentionKind, norm: Norm, [fine, coarse]: [usize; 2]) {
+fn set_transformer(row: &mut Row, kind: AttentionKind, norm: Norm, [fine, coarse]: [usize; 2], scale: Scale) {
+    row.set_training(scale);
     row.set("data.grid", fine);
     row.set("network.lift.coarse", coarse);
     row.set("network.encoder.attention", attention_name(kind));

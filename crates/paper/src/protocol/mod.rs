@@ -1,5 +1,6 @@
 //! The paper's experiments as lists of runs.
 
+mod accuracy;
 mod burgers;
 mod darcy;
 
@@ -77,6 +78,13 @@ impl Experiment {
             Experiment::Seeds => {
                 ("Seeds of the Galerkin transformer on Burgers' equation", 1e-3, burgers::seeds(scale))
             }
+            Experiment::AccuracyBurgers => {
+                ("Burgers' equation with our presets", 1e-3, accuracy::burgers(scale))
+            }
+            Experiment::AccuracyDarcy => ("Darcy flow with our presets", 1e-3, accuracy::darcy(scale)),
+            Experiment::AccuracyInverse => {
+                ("Coefficient of Darcy flow from its solution, with our presets", 1e-2, accuracy::inverse(scale))
+            }
             Experiment::MemorySpeed | Experiment::Theory => return None,
         };
         Some(Protocol { title, unit, rows })
@@ -120,6 +128,20 @@ impl Row {
             Some((_, known)) => *known = value.to_string(),
             None => self.settings.push((key, value.to_string())),
         }
+    }
+
+    /// The paper's training, but at the quick scale: its steps are too few for Adam, and rows keep the training of the preset.
+    fn set_training(&mut self, scale: Scale) {
+        if scale != Scale::Quick {
+            self.set_adam(0.999);
+        }
+    }
+
+    /// Adam, and samples as they are.
+    fn set_adam(&mut self, beta2: f64) {
+        self.set("optimizer.kind", "adam");
+        self.set("optimizer.beta2", beta2);
+        self.set("train.augment", "[]");
     }
 
     /// Puts the layer norms of a transformer in their place.
