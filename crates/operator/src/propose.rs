@@ -173,6 +173,24 @@ impl RunConfig {
         self.with_coarse_grid(set)
     }
 
+    /// A proposal whose grid was changed: the native grid is that of the training unless it was `set` too.
+    pub fn with_native_grid(mut self, set: &[String]) -> Result<Self> {
+        let is_set = |key: &str| set.iter().any(|set| set == key);
+        let periodic = self.network.periodic().to_vec();
+        let native = self.network.native_mut();
+        if is_set("data.grid") && !is_set("network.native") {
+            let points = |axis: usize, intervals: usize| intervals + usize::from(!periodic[axis]);
+            let intervals = |axis: usize, points: usize| points.saturating_sub(usize::from(!periodic[axis]));
+            let first = native.first().map_or(1, |n| intervals(0, *n).max(1));
+            let wanted = intervals(0, self.data.grid);
+            for (axis, n) in native.iter_mut().enumerate() {
+                *n = points(axis, intervals(axis, *n) * wanted / first);
+            }
+        }
+        self.check()?;
+        Ok(self)
+    }
+
     /// The interpolation network for the grid of the data, in the ratio that it had; what was `set` stays.
     pub fn with_coarse_grid(mut self, set: &[String]) -> Result<Self> {
         let is_set = |key: &str| set.iter().any(|set| set == key);
@@ -270,6 +288,11 @@ fn transformer(dataset: &Dataset, grid: &Grid, target: &Grid, zero: bool) -> Tra
         outputs: dataset.target_channels().len(),
         periodic: grid.periodic(),
         output: output(grid, target),
+        // Convolutions see a strip as wide as themselves, which is another one on another grid; attention and modes do not.
+        native: match lift {
+            LiftConfig::Interpolation(_) => grid.points(),
+            LiftConfig::Pointwise(_) => Vec::new(),
+        },
         boundary: boundary(zero),
         closed_coordinates: false,
         dropout: 0.0,
@@ -308,6 +331,7 @@ fn fno(dataset: &Dataset, grid: &Grid, target: &Grid, zero: bool) -> FnoConfig {
         outputs: dataset.target_channels().len(),
         periodic: grid.periodic(),
         output: output(grid, target),
+        native: Vec::new(),
         boundary: boundary(zero),
         spectral: spectral(grid, 0.375),
     }

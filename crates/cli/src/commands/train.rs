@@ -191,7 +191,8 @@ fn proposed(data: &Path, kind: args::NetworkWord, sets: &[(String, String)]) -> 
         args::NetworkWord::Transformer => NetworkKind::Transformer,
         args::NetworkWord::Fno => NetworkKind::Fno,
     };
-    Ok(propose(&Dataset::open(data)?, data, kind)?.with(sets)?)
+    let set: Vec<String> = sets.iter().map(|(key, _)| key.clone()).collect();
+    Ok(propose(&Dataset::open(data)?, data, kind)?.with(sets)?.with_native_grid(&set)?)
 }
 
 fn missing(data: &Path) -> anyhow::Error {
