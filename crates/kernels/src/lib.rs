@@ -33,7 +33,8 @@
 //! - [`encoder`]: the layer around it, in one pass over tiles: attention, residual, feed-forward network, residual.
 //! - [`linear`], [`feed_forward`], [`norm`], [`activation`], [`pointwise`]: the pointwise parts, also on their own.
 //! - [`spectral`]: spectral convolution in one, two and three dimensions through a truncated DFT, for any n.
-//! - [`conv3x3`], [`resize`]: convolution with padding 1, and bilinear resize with aligned corners.
+//! - [`conv3x3`], [`resize`], [`local_means`]: convolution with padding 1, bilinear resize with aligned corners, and means over the cells of
+//!   another grid.
 //! - [`adam`]: the optimiser's step with clipping by the global norm; [`soap`] and [`muon`]: what they do with matrices instead.
 //! - [`dropout`]: masks from a counter; [`random`]: the generator, Philox.
 //! - [`reference`](mod@reference): the same operations as plain f64 loops. This is the specification; every kernel is tested against it.
@@ -91,6 +92,7 @@ pub mod encoder;
 pub mod feed_forward;
 pub mod gemm;
 pub mod linear;
+pub mod local_means;
 pub mod muon;
 pub mod norm;
 pub mod par;
@@ -101,5 +103,6 @@ pub mod reference;
 pub mod resize;
 pub mod simd;
 pub mod soap;
+mod sparse;
 pub mod spectral;
 mod tile;

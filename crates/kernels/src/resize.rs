@@ -14,7 +14,8 @@
 use crate::activation::Activation;
 use crate::dims::{check_at_least, check_len, mismatch};
 use crate::par::{self, equal};
-use crate::simd::{axpy, vectorize};
+use crate::simd::vectorize;
+use crate::sparse::{Entry, Sparse, combine};
 
 /// The plan of a resize: tables of both axes, for any batch.
 #[derive(Clone, Debug)]
@@ -134,9 +135,9 @@ impl Resize {
         let (sample, i) = (row / down.n, row % down.n);
         let (dz, sum) = (&dz[sample * down.m * row_len..], &mut scratch[..row_len]);
         vectorize!({
-            combine(down.outputs(i), dz, sum);
+            combine(down.transposed.row(i), dz, sum);
             for (j, dx) in dx.chunks_exact_mut(c.max(1)).enumerate() {
-                combine(along.outputs(j), sum, dx);
+                combine(along.transposed.row(j), sum, dx);
             }
         });
     }
@@ -173,15 +174,13 @@ impl Resize {
     }
 }
 
-/// One axis: R as two neighbours for every output, and Rᵀ as a list of outputs for every input.
+/// One axis: R as two neighbours for every output, and Rᵀ by its rows.
 #[derive(Clone, Debug)]
 struct Axis {
     n: usize,
     m: usize,
     taps: Vec<Tap>,
-    /// Outputs of input i: `transposed[starts[i]..starts[i + 1]]`.
-    starts: Vec<usize>,
-    transposed: Vec<Output>,
+    transposed: Sparse,
 }
 
 /// What an output reads: `near`·x[low] + `far`·x[low + 1].
@@ -192,35 +191,20 @@ struct Tap {
     far: f32,
 }
 
-/// An output that reads some input, and its weight.
-#[derive(Clone, Copy, Debug)]
-struct Output {
-    index: usize,
-    weight: f32,
-}
-
 impl Axis {
     fn new(n: usize, m: usize) -> Self {
         if n == 0 && m > 0 {
             mismatch("resize of nothing", &[("n", n), ("m", m)]);
         }
         let taps: Vec<Tap> = (0..m).map(|i| Tap::new(i, n, m)).collect();
-        let mut pairs: Vec<(usize, Output)> = Vec::with_capacity(2 * m);
-        for (index, tap) in taps.iter().enumerate() {
-            pairs.push((tap.low, Output { index, weight: tap.near }));
+        let mut entries = Vec::with_capacity(2 * m);
+        for (column, tap) in taps.iter().enumerate() {
+            entries.push((tap.low, Entry { column, weight: tap.near }));
             if !tap.on_grid() {
-                pairs.push((tap.low + 1, Output { index, weight: tap.far }));
+                entries.push((tap.low + 1, Entry { column, weight: tap.far }));
             }
         }
-        // A stable sort: the outputs of an input stay in increasing order, which is the order of its sum.
-        pairs.sort_by_key(|&(input, _)| input);
-        let starts = (0..=n).map(|i| pairs.partition_point(|&(input, _)| input < i)).collect();
-        Self { n, m, taps, starts, transposed: pairs.into_iter().map(|(_, output)| output).collect() }
-    }
-
-    #[inline(always)]
-    fn outputs(&self, input: usize) -> &[Output] {
-        &self.transposed[self.starts[input]..self.starts[input + 1]]
+        Self { n, m, taps, transposed: Sparse::new(n, entries) }
     }
 }
 
@@ -243,28 +227,6 @@ impl Tap {
     fn mix(&self, low: &[f32], high: &[f32], out: &mut [f32]) {
         for ((out, low), high) in out.iter_mut().zip(low).zip(high) {
             *out = self.near * low + self.far * high;
-        }
-    }
-}
-
-/// out = Σ weight·row over the rows that `outputs` names, each as long as `out`, in their order; zero for none.
-#[inline(always)]
-fn combine(outputs: &[Output], rows: &[f32], out: &mut [f32]) {
-    /// Values summed before going on: they stay in L1 however long the rows are.
-    const BLOCK: usize = 1024;
-    let Some((first, others)) = outputs.split_first() else {
-        out.fill(0.0);
-        return;
-    };
-    let row_len = out.len();
-    for (block, out) in out.chunks_mut(BLOCK).enumerate() {
-        let start = block * BLOCK;
-        let row = &rows[first.index * row_len + start..][..out.len()];
-        for (out, v) in out.iter_mut().zip(row) {
-            *out = first.weight * v;
-        }
-        for other in others {
-            axpy(other.weight, &rows[other.index * row_len + start..][..out.len()], out);
         }
     }
 }

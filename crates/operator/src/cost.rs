@@ -88,6 +88,7 @@ impl NetworkConfig {
         let costs = self.costs(grid)?;
         let kept: u64 = costs.iter().map(|c| c.kept).sum();
         let widest = costs.iter().map(|c| c.kept).max().unwrap_or(0);
+        let grid = self.inner_grid(grid);
         let in_encoder = match self {
             NetworkConfig::Transformer(config) => {
                 let [coarse, _] = config.grids(grid)?;
@@ -159,6 +160,8 @@ impl NetworkConfig {
         if grid.len() != self.axes() {
             return Err(wrong_shape(self.axes(), grid));
         }
+        // Means and interpolation before and behind are no products.
+        let grid = self.inner_grid(grid);
         match self {
             NetworkConfig::Transformer(config) => transformer(config, grid),
             NetworkConfig::Fno(config) => fno(config, grid),

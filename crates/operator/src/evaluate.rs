@@ -393,7 +393,7 @@ impl Evaluator {
         if points.len() != 2 {
             return Ok(None);
         }
-        let [coarse, _] = config.grids(&points)?;
+        let [coarse, _] = config.grids(self.network.config().inner_grid(&points))?;
         // Also of an inverse problem: the coefficient is the input of the dataset.
         let input = self.dataset.clone().subsample_to(grid)?.sample(first[0])?.input;
         let coefficient = on_points(&input, &samples.input_grid.with_points(&coarse), &self.device)?;

@@ -170,7 +170,7 @@ impl RunConfig {
                 NetworkConfig::Multilevel(config) => config.periodic = grid.periodic(),
             }
         }
-        self = self.with_coarse_grid(set)?;
+        self = self.with_grids(set)?;
         if !is_set("train.augment") {
             let plain = View::of(&self.data, self.train.seed, None).plain(dataset)?;
             self.train.augment.retain(|symmetry| Group::of(std::slice::from_ref(symmetry), &plain).is_ok());
@@ -178,28 +178,51 @@ impl RunConfig {
         Ok(self)
     }
 
-    /// The interpolation network for the grid of the data, in the ratio that it had; what was `set` stays.
-    pub fn with_coarse_grid(mut self, set: &[String]) -> Result<Self> {
+    /// The grids of a preset or a proposal for the grid of the data, in the ratios that they had: the native grid, those of an interpolation network, and
+    /// what targets are averaged to. What was `set` stays.
+    pub fn with_grids(mut self, set: &[String]) -> Result<Self> {
         let is_set = |key: &str| set.iter().any(|set| set == key);
-        let NetworkConfig::Transformer(network) = &mut self.network else { return Ok(self) };
-        let LiftConfig::Interpolation(lift) = &mut network.lift else { return Ok(self) };
-        let (fine, coarse) = (lift.fine, lift.coarse);
-        if !is_set("network.lift.fine") {
-            lift.fine = self.data.grid;
+        let periodic = self.network.periodic().to_vec();
+        if !is_set("network.native") {
+            let native = self.network.native_mut();
+            let first = native.first().copied();
+            for (n, periodic) in native.iter_mut().zip(&periodic) {
+                *n = resized_points(*n, first.unwrap_or(*n), self.data.grid, *periodic);
+            }
         }
-        if !is_set("network.lift.coarse") {
-            lift.coarse = match self.data.coarse.filter(|_| is_set("data.coarse")) {
-                Some(coarse) => coarse,
-                None => resized_points(lift.fine, fine, coarse, false),
-            };
-        }
-        if self.data.coarse.is_some() && !is_set("data.coarse") {
-            self.data.coarse = Some(lift.coarse);
-        }
-        if !is_set("network.lift.by_factor") {
-            // By factor as in the paper, unless that misses the coarse grid.
-            lift.by_factor = true;
-            lift.by_factor = lift.sizes([lift.fine; 2], false)?.down[1] == [lift.coarse; 2];
+        match &mut self.network {
+            NetworkConfig::Transformer(TransformerConfig { lift: LiftConfig::Interpolation(lift), .. }) => {
+                let (fine, coarse) = (lift.fine, lift.coarse);
+                if !is_set("network.lift.fine") {
+                    lift.fine = self.data.grid;
+                }
+                if !is_set("network.lift.coarse") {
+                    lift.coarse = match self.data.coarse.filter(|_| is_set("data.coarse")) {
+                        Some(coarse) => coarse,
+                        None => resized_points(lift.fine, fine, coarse, false),
+                    };
+                }
+                if self.data.coarse.is_some() && !is_set("data.coarse") {
+                    self.data.coarse = Some(lift.coarse);
+                }
+                if (fine, coarse) != (lift.fine, lift.coarse) && !is_set("network.lift.by_factor") {
+                    // By factor as in the paper, unless that misses the coarse grid.
+                    lift.by_factor = true;
+                    lift.by_factor = lift.sizes([lift.fine; 2], false)?.down[1] == [lift.coarse; 2];
+                }
+            }
+            NetworkConfig::Multilevel(network) => {
+                if let (OutputGrid::Resized(sizes), Some(coarse)) = (&mut network.output, &mut self.data.coarse)
+                    && !is_set("network.output")
+                {
+                    let axes = sizes.from.len();
+                    if !is_set("data.coarse") {
+                        *coarse = resized_points(self.data.grid, sizes.from[0], sizes.to[0], false);
+                    }
+                    *sizes = Resizing { from: vec![self.data.grid; axes], to: vec![*coarse; axes] };
+                }
+            }
+            NetworkConfig::Transformer(_) | NetworkConfig::Fno(_) => {}
         }
         self.check()?;
         Ok(self)
@@ -275,6 +298,11 @@ fn transformer(dataset: &Dataset, grid: &Grid, target: &Grid, zero: bool) -> Tra
         outputs: dataset.target_channels().len(),
         periodic: grid.periodic(),
         output: output(grid, target),
+        // Convolutions see a strip as wide as themselves, which is another one on another grid; attention and modes do not.
+        native: match lift {
+            LiftConfig::Interpolation(_) => grid.points(),
+            LiftConfig::Pointwise(_) => Vec::new(),
+        },
         boundary: boundary(zero),
         closed_coordinates: false,
         dropout: 0.0,
@@ -313,6 +341,7 @@ fn fno(dataset: &Dataset, grid: &Grid, target: &Grid, zero: bool) -> FnoConfig {
         outputs: dataset.target_channels().len(),
         periodic: grid.periodic(),
         output: output(grid, target),
+        native: Vec::new(),
         boundary: boundary(zero),
         spectral: spectral(grid, 0.375),
     }

@@ -226,6 +226,19 @@ fn convolution_and_resize() {
 }
 
 #[test]
+fn local_means() {
+    for (from, to) in [([7, 5], [4, 3]), ([4, 4], [4, 4]), ([9, 3], [2, 1]), ([29, 29], [11, 13])] {
+        for periodic in [[false, false], [true, false], [true, true]] {
+            let mut leaves = Leaves::new();
+            let x: Tensor<4> = leaves.add([2, from[0], from[1], 3], 1.0, 0.0);
+            leaves.compare(&format!("means of {from:?} on {to:?}, {periodic:?}"), || {
+                ops::local_means(x.clone(), to, periodic).unwrap()
+            });
+        }
+    }
+}
+
+#[test]
 fn a_1d_transformer_in_training() {
     for kind in [AttentionKind::Galerkin, AttentionKind::Fourier] {
         let mut config = transformer("burgers");

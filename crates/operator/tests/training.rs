@@ -54,7 +54,7 @@ fn config(preset: &str, data: &Path, more: &[(&str, &str)]) -> RunConfig {
     let all = [&common[..], small, narrow, &[folder], more].concat();
     let sets: Vec<_> = all.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     let keys: Vec<_> = sets.iter().map(|(key, _)| key.clone()).collect();
-    presets::get(preset).unwrap().with(&sets).unwrap().with_coarse_grid(&keys).unwrap()
+    presets::get(preset).unwrap().with(&sets).unwrap().with_grids(&keys).unwrap()
 }
 
 fn run_to_the_end(config: &RunConfig, folder: &RunFolder) -> Outcome {

@@ -53,7 +53,7 @@ impl Row {
         let settings: Vec<_> =
             self.settings.iter().map(|(key, value)| (key.to_string(), value.clone())).collect();
         let set: Vec<String> = settings.iter().map(|(key, _)| key.clone()).collect();
-        Ok(presets::get(self.preset)?.with(&settings)?.with_coarse_grid(&set)?)
+        Ok(presets::get(self.preset)?.with(&settings)?.with_grids(&set)?)
     }
 
     /// The problem whose samples it learns from.

@@ -105,7 +105,7 @@ pub(super) fn import(args: args::ImportWeights) -> anyhow::Result<()> {
         network.closed_coordinates = network.periodic.contains(&true);
     }
     let set: Vec<String> = args.set.iter().map(|(key, _)| key.clone()).collect();
-    let config = config.with(&args.set)?.with_coarse_grid(&set)?;
+    let config = config.with(&args.set)?.with_grids(&set)?;
     let folder = RunFolder::new(&args.out);
     let _lock = FolderLock::take(&args.out)?;
     if folder.config_file().exists() {
@@ -178,7 +178,7 @@ fn of_preset(name: &str, data: Option<&Path>, sets: &[(String, String)]) -> anyh
         (Ok(dataset), _) => Ok(config.fitted_to(&dataset, &set)?),
         (Err(_), Some(data)) if !data.exists() => Err(missing(data)),
         (Err(error), Some(_)) => Err(error.into()),
-        (Err(_), None) => Ok(config.with_coarse_grid(&set)?),
+        (Err(_), None) => Ok(config.with_grids(&set)?),
     }
 }
 
@@ -191,7 +191,8 @@ fn proposed(data: &Path, kind: args::NetworkWord, sets: &[(String, String)]) -> 
         args::NetworkWord::Transformer => NetworkKind::Transformer,
         args::NetworkWord::Fno => NetworkKind::Fno,
     };
-    Ok(propose(&Dataset::open(data)?, data, kind)?.with(sets)?)
+    let set: Vec<String> = sets.iter().map(|(key, _)| key.clone()).collect();
+    Ok(propose(&Dataset::open(data)?, data, kind)?.with(sets)?.with_grids(&set)?)
 }
 
 fn missing(data: &Path) -> anyhow::Error {

@@ -1,4 +1,4 @@
-//! Convolution and resize as their definitions.
+//! Convolution, resize and local means as their definitions.
 
 use super::activate;
 use crate::activation::Activation;
@@ -57,6 +57,65 @@ pub fn resize(
         }
     }
     y
+}
+
+/// Means over the cells of another grid, see [`LocalMeans`](crate::local_means::LocalMeans): x (B, n1, n2, c), result (B, m1, m2, c).
+pub fn local_means(
+    batch: usize,
+    from: [usize; 2],
+    to: [usize; 2],
+    periodic: [bool; 2],
+    channels: usize,
+    x: &[f64],
+) -> Vec<f64> {
+    let weights = [0, 1].map(|k| cell_weights(from[k], to[k], periodic[k]));
+    let mut y = Vec::with_capacity(batch * to[0] * to[1] * channels);
+    for b in 0..batch {
+        for k in 0..to[0] {
+            for l in 0..to[1] {
+                for c in 0..channels {
+                    let mut sum = 0.0;
+                    for i in 0..from[0] {
+                        for j in 0..from[1] {
+                            let point = (b * from[0] + i) * from[1] + j;
+                            sum += weights[0][k][i] * weights[1][l][j] * x[point * channels + c];
+                        }
+                    }
+                    y.push(sum);
+                }
+            }
+        }
+    }
+    y
+}
+
+/// W: the share of the cell of each of m points that lies in the cell of each of n.
+pub fn cell_weights(n: usize, m: usize, periodic: bool) -> Vec<Vec<f64>> {
+    let of_output = |i: usize| {
+        let whole = cell(i, m, periodic);
+        let share = |j: usize| {
+            let part = cell(j, n, periodic);
+            // Once round and back: the same cell again.
+            let turns = if periodic { -1..=1 } else { 0..=0 };
+            let met = turns.map(|turn| {
+                let turn = turn as f64;
+                (whole[1].min(part[1] + turn) - whole[0].max(part[0] + turn)).max(0.0)
+            });
+            met.sum::<f64>() / (whole[1] - whole[0])
+        };
+        (0..n).map(share).collect()
+    };
+    (0..m).map(of_output).collect()
+}
+
+/// The ends of the cell of point i of n.
+pub fn cell(i: usize, n: usize, periodic: bool) -> [f64; 2] {
+    let (i, n) = (i as f64, n as f64);
+    match periodic {
+        true => [(i - 0.5) / n, (i + 0.5) / n],
+        false if n == 1.0 => [0.0, 1.0],
+        false => [((i - 0.5) / (n - 1.0)).max(0.0), ((i + 0.5) / (n - 1.0)).min(1.0)],
+    }
 }
 
 /// Output i of m looks at the coordinate i·(n − 1)/(m − 1): its integer part, and the rest.

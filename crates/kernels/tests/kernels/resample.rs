@@ -1,8 +1,9 @@
-//! Convolution and resize.
+//! Convolution, resize and local means.
 
 use galerkin_kernels::activation::Activation;
 use galerkin_kernels::conv3x3::{Conv3x3, Grads, Params, weights_from_torch, weights_to_torch};
 use galerkin_kernels::dropout::{Dropout, Key, Site};
+use galerkin_kernels::local_means::LocalMeans;
 use galerkin_kernels::par::threads;
 use galerkin_kernels::reference;
 use galerkin_kernels::resize::Resize;
@@ -365,4 +366,162 @@ fn resize_names_all_sizes_when_y_is_wrong() {
 #[should_panic(expected = "resize of nothing")]
 fn resize_makes_nothing_out_of_nothing_only() {
     Resize::new([0, 4], [5, 6], 2, Activation::Relu);
+}
+
+/// Closed and periodic axes in turn; sizes 1, odd, even and prime, finer and coarser.
+const MEANS: [([usize; 2], [usize; 2], [bool; 2]); 15] = [
+    ([1, 1], [1, 1], [false, true]),
+    ([1, 1], [4, 3], [false, true]),
+    ([5, 4], [1, 1], [false, true]),
+    ([4, 5], [1, 1], [true, true]),
+    ([1, 7], [1, 2], [false, true]),
+    ([1, 7], [1, 2], [false, false]),
+    ([2, 9], [2, 3], [false, false]),
+    ([2, 9], [2, 3], [true, true]),
+    ([11, 13], [7, 5], [false, true]),
+    ([12, 16], [8, 4], [true, false]),
+    ([7, 11], [7, 11], [false, true]),
+    ([29, 43], [17, 31], [true, false]),
+    ([100, 3], [7, 2], [false, true]),
+    ([6, 2], [23, 3], [true, false]),
+    ([3, 64], [1, 63], [true, true]),
+];
+
+fn means_forward(plan: &LocalMeans, batch: usize, x: &[f32]) -> Vec<f32> {
+    let (mut y, mut workspace) =
+        (vec![f32::NAN; plan.y_len(batch)], vec![f32::NAN; plan.workspace_len(threads())]);
+    plan.forward(batch, x, &mut y, &mut workspace);
+    y
+}
+
+fn means_backward(plan: &LocalMeans, batch: usize, dy: &[f32]) -> Vec<f32> {
+    let (mut dx, mut workspace) =
+        (vec![f32::NAN; plan.x_len(batch)], vec![f32::NAN; plan.workspace_len(threads())]);
+    plan.backward(batch, dy, &mut dx, &mut workspace);
+    dx
+}
+
+#[test]
+fn local_means_match_the_reference_and_their_gradient_central_differences() {
+    for (from, to, periodic) in MEANS {
+        for channels in [1, 3, 16] {
+            check_means(from, to, periodic, channels);
+        }
+    }
+}
+
+/// Values and gradient.
+#[track_caller]
+pub fn check_means(from: [usize; 2], to: [usize; 2], periodic: [bool; 2], channels: usize) {
+    let plan = LocalMeans::new(from, to, periodic, channels);
+    let x = values(1, plan.x_len(2));
+    let y = |x: &[f64]| reference::local_means(2, from, to, periodic, channels, x);
+    let what = format!("means of {from:?} on {to:?}, {periodic:?}, {channels} channels");
+    // A sum along each axis.
+    let sum = |k: usize| from[k].div_ceil(to[k]) + 2;
+    assert_close(&what, &means_forward(&plan, 2, &x), &y(&widen(&x)), roundings(sum(0) * sum(1)));
+    if from[0] * from[1] > 200 {
+        return;
+    }
+    let dy = values(2, plan.y_len(2));
+    let terms = (0..2).map(|k| to[k].div_ceil(from[k]) + 2).product();
+    let dx = means_backward(&plan, 2, &dy);
+    check_gradient(&what, &dx, &widen(&x), |x| dot(&widen(&dy), &y(x)), roundings(terms));
+}
+
+#[test]
+fn local_means_backward_is_the_transpose() {
+    for (from, to, periodic) in MEANS {
+        let plan = LocalMeans::new(from, to, periodic, 5);
+        let (x, dy) = (values(1, plan.x_len(3)), values(2, plan.y_len(3)));
+        let (y, dx) = (means_forward(&plan, 3, &x), means_backward(&plan, 3, &dy));
+        let (left, right) = (dot(&widen(&y), &widen(&dy)), dot(&widen(&x), &widen(&dx)));
+        let tolerance = 8.0 * f32::EPSILON as f64 * ((y.len() + dx.len()) as f64).sqrt();
+        assert!((left - right).abs() < tolerance, "{from:?} to {to:?}: {left} against {right}");
+    }
+}
+
+#[test]
+fn local_means_keep_constants_and_the_integral() {
+    for (from, to, periodic) in MEANS {
+        let what = format!("{from:?} to {to:?}, {periodic:?}");
+        let plan = LocalMeans::new(from, to, periodic, 1);
+        // Every weight is rounded once and every sum along an axis piles up roundings of its own.
+        let terms = (from[0].div_ceil(to[0]) + 2) * (from[1].div_ceil(to[1]) + 2);
+        let ones = means_forward(&plan, 1, &vec![1.0; plan.x_len(1)]);
+        assert_close(&what, &ones, &vec![1.0; ones.len()], roundings(terms));
+        let x = values(1, plan.x_len(1));
+        let y = means_forward(&plan, 1, &x);
+        let integral = |values: &[f32], n: [usize; 2]| -> f64 {
+            let area = |at: usize| -> f64 {
+                let cells =
+                    [(at / n[1], 0), (at % n[1], 1)].map(|(i, k)| reference::cell(i, n[k], periodic[k]));
+                cells.iter().map(|[begin, end]| end - begin).product()
+            };
+            values.iter().enumerate().map(|(at, v)| area(at) * f64::from(*v)).sum()
+        };
+        let (before, after) = (integral(&x, from), integral(&y, to));
+        assert!(
+            (before - after).abs() < roundings(terms) * f64::from(f32::EPSILON),
+            "{what}: {before}, {after}"
+        );
+    }
+}
+
+#[test]
+fn local_means_on_the_same_grid_are_the_identity_both_ways() {
+    let plan = LocalMeans::new([19, 23], [19, 23], [false, true], 3);
+    let (x, dy) = (values(1, plan.x_len(2)), values(2, plan.y_len(2)));
+    assert_eq!(means_forward(&plan, 2, &x), x);
+    assert_eq!(means_backward(&plan, 2, &dy), dy);
+}
+
+/// On half of the intervals of a closed axis: (x[2i − 1] + 2 x[2i] + x[2i + 1])/4 inside, and (2 x[0] + x[1])/3 at the first point, whose cell is
+/// cut.
+#[test]
+fn local_means_on_every_second_point() {
+    let plan = LocalMeans::new([5, 1], [3, 1], [false, false], 1);
+    let y = means_forward(&plan, 1, &[1.0, 2.0, 4.0, 8.0, 16.0]);
+    assert_close("halved", &y, &[1.5, 4.5, 12.0], 4.0);
+}
+
+#[test]
+fn local_means_are_the_same_bits_with_any_threads() {
+    for (from, to, periodic) in [([77, 59], [43, 31], [false, true]), ([31, 43], [59, 77], [true, false])] {
+        let plan = LocalMeans::new(from, to, periodic, 5);
+        let (x, dy) = (values(1, plan.x_len(3)), values(2, plan.y_len(3)));
+        assert_same_bits_with_any_threads("local means", || {
+            vec![means_forward(&plan, 3, &x), means_backward(&plan, 3, &dy)]
+        });
+    }
+}
+
+#[test]
+fn local_means_of_no_samples_points_or_channels() {
+    let plan = LocalMeans::new([3, 4], [5, 6], [true, false], 2);
+    assert!(means_forward(&plan, 0, &[]).is_empty() && means_backward(&plan, 0, &[]).is_empty());
+    let to_nothing = LocalMeans::new([3, 4], [0, 6], [true, false], 2);
+    assert!(means_forward(&to_nothing, 1, &[1.0; 24]).is_empty());
+    assert_eq!(means_backward(&to_nothing, 1, &[]), [0.0; 24]);
+    assert!(means_forward(&LocalMeans::new([3, 4], [5, 6], [false; 2], 0), 2, &[]).is_empty());
+}
+
+#[test]
+#[should_panic(
+    expected = "local means x: expected 48 values, found 4 (batch = 2, n1 = 3, n2 = 4, m1 = 2, m2 = 2, channels = 2)"
+)]
+fn local_means_name_all_sizes_when_x_is_wrong() {
+    LocalMeans::new([3, 4], [2, 2], [false; 2], 2).forward(2, &[0.0; 4], &mut [0.0; 16], &mut [0.0; 100]);
+}
+
+#[test]
+#[should_panic(expected = "local means workspace: needs at least 8 values, found 7")]
+fn local_means_name_all_sizes_when_the_workspace_is_short() {
+    LocalMeans::new([3, 4], [2, 2], [false; 2], 2).backward(2, &[0.0; 16], &mut [0.0; 48], &mut [0.0; 7]);
+}
+
+#[test]
+#[should_panic(expected = "local means of nothing")]
+fn local_means_make_nothing_out_of_nothing_only() {
+    LocalMeans::new([0, 4], [5, 6], [false; 2], 2);
 }

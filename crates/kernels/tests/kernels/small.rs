@@ -6,7 +6,7 @@ use crate::attention::layer as attention;
 use crate::encoder;
 use crate::linear::{check_linear, linear};
 use crate::norm::{check_instance_norm, check_layer_norm};
-use crate::resample::{check_conv, check_resize, conv, with_everything};
+use crate::resample::{check_conv, check_means, check_resize, conv, with_everything};
 use crate::spectral::{Conv, GRID, LINE, VOLUME};
 use galerkin_kernels::activation::Activation;
 use galerkin_kernels::attention::{Attention, Kind, Norm};
@@ -93,6 +93,12 @@ fn convolution() {
 fn resize() {
     check_resize([2, 3], [3, 2], 2, Activation::Silu);
     check_resize([1, 2], [2, 1], 1, Activation::None);
+}
+
+#[test]
+fn local_means() {
+    check_means([3, 4], [2, 3], [false, true], 2);
+    check_means([1, 2], [2, 1], [true, false], 1);
 }
 
 #[test]

@@ -23,7 +23,8 @@ pub use grid_conv::{GridConv, GridConvConfig, SquareTaps, Taps};
 pub use linear::{Linear, LinearConfig};
 pub use normalizer::TargetNormalizer;
 pub use resample::{
-    Convolution, Downsampler, DownsamplerConfig, ScalerSizes, Upsampler, UpsamplerConfig, resized,
+    Convolution, Downsampler, DownsamplerConfig, ScalerSizes, Upsampler, UpsamplerConfig, local_means,
+    resized,
 };
 pub(crate) use resample::{cropped, padded};
 pub use spectral_conv::{SpectralConv, SpectralConvConfig, SpectralLaw};

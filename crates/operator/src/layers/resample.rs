@@ -233,6 +233,25 @@ pub fn resized(x: Tensor<3>, from: &[usize], to: &[usize], periodic: &[bool]) ->
     })
 }
 
+/// The values of one grid on another of the same axes, as means over the cells of its points (`galerkin_kernels::local_means`).
+///
+/// # Shapes
+///
+/// - x: (B, n, channels), n the points of `from`
+/// - y: (B, m, channels), m the points of `to`
+pub fn local_means(x: Tensor<3>, from: &[usize], to: &[usize], periodic: &[bool]) -> Result<Tensor<3>> {
+    let [batch, _, channels] = x.dims();
+    if let (&[n1, n2], &[m1, m2], &[one, two], false) = (from, to, periodic, from == to) {
+        let y = ops::local_means(x.reshape([batch, n1, n2, channels]), [m1, m2], [one, two])?;
+        return Ok(y.reshape([batch, m1 * m2, channels]));
+    }
+    each_axis(x, from, to, |axis, line, m| {
+        let [lines, n, after] = line.dims();
+        let means = ops::local_means(line.reshape([lines, n, 1, after]), [m, 1], [periodic[axis], false])?;
+        Ok(means.reshape([lines, m, after]))
+    })
+}
+
 /// The values of a grid with zeros behind every axis, up to a wider one.
 pub(crate) fn padded(x: Tensor<3>, grid: &[usize], wide: &[usize]) -> Result<Tensor<3>> {
     each_axis(x, grid, wide, |_, line, m| {

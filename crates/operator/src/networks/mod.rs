@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::init::Builder;
 use crate::layers::{
     Activation, Mode, SpectralDecoder, SpectralDecoderConfig, SpectralLaw, TargetNormalizer, check_rates,
-    check_sizes, coordinates, resized,
+    check_sizes, coordinates, local_means, resized,
 };
 use crate::ops::AttentionInput;
 use crate::reference::{Entry, ReferenceNames};
@@ -142,6 +142,11 @@ impl NetworkConfig {
 
     /// `Ok` if every number has a meaning: the network can be built.
     pub fn check(&self) -> Result<()> {
+        self.check_body()?;
+        self.check_native()
+    }
+
+    fn check_body(&self) -> Result<()> {
         let [inputs, outputs] = self.channels();
         check_sizes("network", &[("inputs", inputs), ("outputs", outputs)])?;
         let axes = self.axes();
@@ -166,6 +171,23 @@ impl NetworkConfig {
             }
             NetworkConfig::Multilevel(config) => config.check(),
         }
+    }
+
+    /// `Ok` if there is no native grid, or one that the network can compute on.
+    fn check_native(&self) -> Result<()> {
+        let native = self.native();
+        if native.is_empty() {
+            return Ok(());
+        }
+        let wrong = |why: String| Err(Error::setting(format!("network.native = {native:?}"), why));
+        let way_out = "take the grid of the training, or [] for that of the input";
+        if native.len() != self.axes() {
+            return wrong(format!("the grid has {} axes; {way_out}", self.axes()));
+        }
+        if native.iter().any(|n| check_sizes("network.native", &[("points", *n)]).is_err()) {
+            return wrong(format!("there are 1 to 65536 points along an axis; {way_out}"));
+        }
+        self.check_inner(native).or_else(|error| wrong(format!("{error}; or {way_out}")))
     }
 
     /// Axes of the grid.
@@ -200,6 +222,29 @@ impl NetworkConfig {
         }
     }
 
+    /// Points along each axis of the grid that it computes on; none: that of its input.
+    pub fn native(&self) -> &[usize] {
+        match self {
+            NetworkConfig::Transformer(config) => &config.native,
+            NetworkConfig::Fno(config) => &config.native,
+            NetworkConfig::Multilevel(config) => &config.native,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn native_mut(&mut self) -> &mut Vec<usize> {
+        match self {
+            NetworkConfig::Transformer(config) => &mut config.native,
+            NetworkConfig::Fno(config) => &mut config.native,
+            NetworkConfig::Multilevel(config) => &mut config.native,
+        }
+    }
+
+    /// Points along each axis of the grid that an input on `grid` is computed on.
+    pub fn inner_grid<'a>(&'a self, grid: &'a [usize]) -> &'a [usize] {
+        if self.native().is_empty() { grid } else { self.native() }
+    }
+
     fn output(&self) -> &OutputGrid {
         match self {
             NetworkConfig::Transformer(config) => &config.output,
@@ -214,15 +259,37 @@ impl NetworkConfig {
             return Err(wrong_shape(self.axes(), grid));
         }
         match self {
-            NetworkConfig::Transformer(config) => config.grids(grid).map(|[_, output]| output),
-            NetworkConfig::Fno(config) => Ok(config.output.points(grid, &config.periodic)),
-            NetworkConfig::Multilevel(config) => Ok(config.output.points(grid, &config.periodic)),
+            // An output on another grid than the native one is not computed there, and asks for no coarse grid of its own.
+            NetworkConfig::Transformer(config)
+                if config.native.is_empty() || config.output == OutputGrid::Coarse =>
+            {
+                config.grids(grid).map(|[_, output]| output)
+            }
+            _ => Ok(self.output().points(grid, self.periodic())),
         }
     }
 
-    /// `Ok` if inputs on this grid go through: it has the network's axes, and points enough for its modes.
+    /// `Ok` if inputs on this grid go through: it has the network's axes, and points enough for its modes; or points enough to be interpolated on
+    /// the native grid.
     pub fn check_grid(&self, grid: &[usize]) -> Result<()> {
+        self.output_grid(grid)?;
+        let inner = self.inner_grid(grid);
+        if let Some((n, m)) = grid.iter().zip(inner).find(|(n, m)| **n < 2 && n != m) {
+            let what = format!("an input on {grid:?} points");
+            let why = format!(
+                "it is interpolated to {inner:?}, and an axis of {n} has nothing between its points to become {m}"
+            );
+            return Err(Error::setting(what, why));
+        }
+        self.check_inner(inner)
+    }
+
+    /// `Ok` if it can compute on this grid.
+    fn check_inner(&self, grid: &[usize]) -> Result<()> {
         let output = self.output_grid(grid)?;
+        if let NetworkConfig::Transformer(config) = self {
+            config.grids(grid)?;
+        }
         if let NetworkConfig::Multilevel(config) = self {
             config.check_grid(grid)?;
         }
@@ -316,7 +383,7 @@ impl Network {
         &self.config
     }
 
-    /// Of inputs on any grid that the modes allow.
+    /// Of inputs on any grid that the modes allow; on any at all of a network with a native grid.
     ///
     /// # Shapes
     ///
@@ -348,14 +415,14 @@ impl Network {
         let at = match &self.config {
             NetworkConfig::Transformer(config) => {
                 self.check_input(&x, grid)?;
-                Some(config.coordinates(x.dims()[0], grid, &x.device())?)
+                Some(config.coordinates(x.dims()[0], self.config.inner_grid(grid), &x.device())?)
             }
             NetworkConfig::Fno(_) | NetworkConfig::Multilevel(_) => None,
         };
         self.forward_at(x, grid, at, mode, observe)
     }
 
-    /// As [`forward_points`](Self::forward_points), a transformer with given coordinates.
+    /// As [`forward_points`](Self::forward_points), a transformer with given coordinates: those of the grid that it computes on.
     pub fn forward_at(
         &self,
         x: Tensor<3>,
@@ -365,6 +432,36 @@ impl Network {
         observe: Observer,
     ) -> Result<Tensor<3>> {
         self.check_input(&x, grid)?;
+        let (inner, output) = (self.config.inner_grid(grid), self.config.output_grid(grid)?);
+        let computed = self.config.output_grid(inner)?;
+        let periodic = self.config.periodic();
+        let y = self.compute(self.on_inner_grid(x, grid)?, inner, at, mode, observe)?;
+        let y = resized(y, &computed, &output, periodic)?;
+        Ok(match self.config.boundary() {
+            Boundary::Free => y,
+            Boundary::Zero => without_ends(y, &output, periodic),
+        })
+    }
+
+    /// An input on the grid that it is computed on: local means along axes that are finer, linear interpolation along those that are coarser.
+    ///
+    /// Inputs are normalised before. By channel that is an affine function, the same everywhere, and commutes with means and interpolation, whose
+    /// weights sum to 1; statistics at every point are interpolated to the grid of the input (`samples::on_grid`), and do not.
+    fn on_inner_grid(&self, x: Tensor<3>, grid: &[usize]) -> Result<Tensor<3>> {
+        let (inner, periodic) = (self.config.inner_grid(grid), self.config.periodic());
+        let coarser: Vec<usize> = grid.iter().zip(inner).map(|(n, m)| *n.min(m)).collect();
+        resized(local_means(x, grid, &coarser, periodic)?, &coarser, inner, periodic)
+    }
+
+    /// The output of an input on the grid that it is computed on, in the units of the targets.
+    fn compute(
+        &self,
+        x: Tensor<3>,
+        grid: &[usize],
+        at: Option<Coordinates>,
+        mode: Mode,
+        observe: Observer,
+    ) -> Result<Tensor<3>> {
         let output = self.config.output_grid(grid)?;
         let y = match (&self.body, &self.config, at) {
             (Body::Transformer(body), NetworkConfig::Transformer(config), Some(at)) => {
@@ -384,15 +481,10 @@ impl Network {
             _ => return Err(Error::setting("coordinates", "a transformer needs them")),
         };
         observe("regressor", &y, &output);
-        let periodic = self.config.periodic();
-        let y = match &self.normalizer {
-            Some(normalizer) => normalizer.denormalize(y, &output, periodic)?,
-            None => y,
-        };
-        Ok(match self.config.boundary() {
-            Boundary::Free => y,
-            Boundary::Zero => without_ends(y, &output, periodic),
-        })
+        match &self.normalizer {
+            Some(normalizer) => normalizer.denormalize(y, &output, self.config.periodic()),
+            None => Ok(y),
+        }
     }
 
     /// The network with the normaliser of its targets.
@@ -442,6 +534,7 @@ impl Network {
             let last = body.encoder.len() as i64 - 1;
             Error::setting(format!("encoder layer {layer}"), format!("layers are 0 to {last}"))
         })?;
+        let (x, grid) = (self.on_inner_grid(x, grid)?, self.config.inner_grid(grid));
         let at = config.coordinates(x.dims()[0], grid, &x.device())?.encoder;
         let before = &body.encoder[..layer];
         let input = body.encode(config, x, grid, at, before, Mode::Evaluate, &mut |_, _, _| {})?;
@@ -455,7 +548,11 @@ impl Network {
             let found = [vec![batch], grid.to_vec(), vec![c]].concat();
             return Err(wrong_shape_of(axes, &inputs.to_string(), &found));
         }
-        Error::check_filled("input", &[batch, n, c])
+        Error::check_filled("input", &[batch, n, c])?;
+        match self.config.native().is_empty() {
+            true => Ok(()),
+            false => self.config.check_grid(grid),
+        }
     }
 }
 

@@ -32,6 +32,9 @@ settings! {
         /// input: on the grid of the input | { resized = { from = [..], to = [..] } }: on another, in this ratio
         #[serde(default)]
         pub output: OutputGrid,
+        /// points along each axis of the grid that it computes on, which inputs of other grids are brought to; []: that of the input
+        #[serde(default)]
+        pub native: Vec<usize>,
         /// free | zero: outputs on the ends of closed axes are set to zero
         pub boundary: Boundary,
         /// features of a point on every level, the finest first; each next level has half of the intervals

@@ -31,6 +31,9 @@ settings! {
         /// input: on the grid of the input | coarse: on that of the encoder | { resized = { from = [..], to = [..] } }
         #[serde(default)]
         pub output: OutputGrid,
+        /// points along each axis of the grid that it computes on, which inputs of other grids are brought to; []: that of the input
+        #[serde(default)]
+        pub native: Vec<usize>,
         /// free | zero: outputs on the ends of closed axes are set to zero
         pub boundary: Boundary,
         /// whether coordinates of periodic axes are j/(n - 1) too, as in the authors' code, instead of j/n

@@ -15,7 +15,7 @@ pub(crate) fn tracked<B: FusedOps, C: CheckpointStrategy>(
     call: Call,
     operands: Operands<Tracked<B>>,
 ) -> Tracked<B> {
-    // The graph wants the number of parents as a constant. 1: resize, dropout and activation; 2, 3: convolution; 3: linear; 2, 4: spectral; 5:
+    // The graph wants the number of parents as a constant. 1: resize, local means, dropout and activation; 2, 3: convolution; 3: linear; 2, 4: spectral; 5:
     // feed-forward; 7 to 13: attention; 11 to 21: encoder layer.
     macro_rules! by_count {
         ($($n:literal)*) => {

@@ -13,6 +13,7 @@ use galerkin_kernels::conv3x3::Conv3x3;
 use galerkin_kernels::dropout::{Dropout, Site};
 use galerkin_kernels::encoder::EncoderLayer;
 use galerkin_kernels::feed_forward::FeedForward;
+use galerkin_kernels::reference::cell_weights;
 use galerkin_kernels::spectral::{SpectralConv1d, SpectralConv2d, SpectralConv3d};
 
 use super::{AttentionInput, AttentionParams, EncoderParams, FeedForwardParams, SpectralParams};
@@ -249,12 +250,25 @@ pub(super) fn conv3x3(op: &Conv3x3, x: Tensor<4>, w: Tensor<4>, b: Option<Tensor
 }
 
 pub(super) fn resize(x: Tensor<4>, to: [usize; 2], activation: Activation) -> Tensor<4> {
-    let [batch, n1, n2, c] = x.dims();
+    let [_, n1, n2, _] = x.dims();
     let device = x.device();
-    let down = interpolation(n1, to[0], &device).unsqueeze_dim::<3>(0);
-    let along = interpolation(n2, to[1], &device).unsqueeze_dim::<3>(0);
+    let along_axes = [interpolation(n1, to[0], &device), interpolation(n2, to[1], &device)];
+    activated(resampled(x, to, along_axes), activation)
+}
+
+pub(super) fn local_means(x: Tensor<4>, to: [usize; 2], periodic: [bool; 2]) -> Tensor<4> {
+    let [_, n1, n2, _] = x.dims();
+    let device = x.device();
+    let along_axes = [cells(n1, to[0], periodic[0], &device), cells(n2, to[1], periodic[1], &device)];
+    resampled(x, to, along_axes)
+}
+
+/// A matrix (m, n) along each axis.
+fn resampled(x: Tensor<4>, to: [usize; 2], matrices: [Tensor<2>; 2]) -> Tensor<4> {
+    let [batch, n1, n2, c] = x.dims();
+    let [down, along] = matrices.map(|matrix| matrix.unsqueeze_dim::<3>(0));
     let x = down.matmul(x.reshape([batch, n1, n2 * c])).reshape([batch * to[0], n2, c]);
-    activated(along.matmul(x).reshape([batch, to[0], to[1], c]), activation)
+    along.matmul(x).reshape([batch, to[0], to[1], c])
 }
 
 /// The mask of a dropout over all values of a tensor, and the tensor times it.
@@ -352,4 +366,10 @@ fn interpolation(n: usize, m: usize, device: &Device) -> Tensor<2> {
         }
     }
     Tensor::from_data(TensorData::new(values, [m, n]), device)
+}
+
+/// The matrix (m, n) of means over cells, as the kernels' reference has it.
+fn cells(n: usize, m: usize, periodic: bool, device: &Device) -> Tensor<2> {
+    let weights = cell_weights(n, m, periodic).into_iter().flatten().map(|weight| weight as f32);
+    Tensor::from_data(TensorData::new(weights.collect::<Vec<_>>(), [m, n]), device)
 }

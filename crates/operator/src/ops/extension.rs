@@ -13,6 +13,7 @@ use galerkin_kernels::conv3x3::Conv3x3;
 use galerkin_kernels::encoder::EncoderLayer;
 use galerkin_kernels::feed_forward::FeedForward;
 use galerkin_kernels::linear::Linear;
+use galerkin_kernels::local_means::LocalMeans;
 use galerkin_kernels::pointwise::Pointwise;
 use galerkin_kernels::resize::Resize;
 use galerkin_kernels::spectral::{Plan, Plan2d, Plan3d, SpectralConv1d, SpectralConv2d, SpectralConv3d};
@@ -31,6 +32,8 @@ pub(crate) enum Op {
     Conv3x3(Conv3x3),
     /// With the number of samples.
     Resize(Arc<Resize>, usize),
+    /// With the number of samples.
+    LocalMeans(Arc<LocalMeans>, usize),
     Pointwise(Pointwise),
 }
 

@@ -33,6 +33,7 @@ impl FusedOps for Flex {
             }
             Op::Conv3x3(op) => op.forward(x, op.lengths().map(params), &mut y, &mut saved, workspace),
             Op::Resize(plan, batch) => plan.forward(*batch, x, &mut y, workspace),
+            Op::LocalMeans(plan, batch) => plan.forward(*batch, x, &mut y, workspace),
             Op::Pointwise(op) => op.forward(x, &mut y),
         });
         let saved_shape = Shape::from([saved.len()]);
@@ -89,6 +90,7 @@ impl FusedOps for Flex {
                 op.backward(x, params, kept, dy, dx, grads, workspace);
             }
             Op::Resize(plan, batch) => plan.backward(*batch, x, dy, dx, workspace),
+            Op::LocalMeans(plan, batch) => plan.backward(*batch, dy, dx, workspace),
             Op::Pointwise(op) => op.backward(x, dy, dx),
         });
         let named = gradients.into_iter().zip(&operands.inputs).enumerate();
@@ -109,7 +111,7 @@ impl Op {
             Op::Spectral2d(op, _) => op.saved_len(),
             Op::Spectral3d(op, _) => op.saved_len(),
             Op::Conv3x3(op) => op.saved_len(),
-            Op::Linear(_) | Op::FeedForward(_) | Op::Resize(..) | Op::Pointwise(_) => 0,
+            Op::Linear(_) | Op::FeedForward(_) | Op::Resize(..) | Op::LocalMeans(..) | Op::Pointwise(_) => 0,
         }
     }
 
@@ -124,6 +126,7 @@ impl Op {
             Op::Spectral3d(op, _) => op.workspace_len(threads),
             Op::Conv3x3(op) => op.workspace_len(threads),
             Op::Resize(plan, batch) => plan.workspace_len(*batch, threads),
+            Op::LocalMeans(plan, _) => plan.workspace_len(threads),
             Op::Pointwise(_) => 0,
         }
     }

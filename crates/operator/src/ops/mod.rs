@@ -32,6 +32,7 @@ use galerkin_kernels::dropout::{Dropout, Key};
 use galerkin_kernels::encoder::{self, EncoderLayer};
 use galerkin_kernels::feed_forward::{self, FeedForward};
 use galerkin_kernels::linear::{self, Linear};
+use galerkin_kernels::local_means::LocalMeans;
 use galerkin_kernels::pointwise::Pointwise;
 use galerkin_kernels::resize::Resize;
 use galerkin_kernels::spectral::{
@@ -316,6 +317,19 @@ pub fn resize(x: Tensor<4>, to: [usize; 2], activation: Activation) -> Result<Te
     let plan = Arc::new(Resize::new([n1, n2], to, channels, activation));
     let output = Shape::from([batch, to[0], to[1], channels]);
     Ok(OperandTensors::new(x).run(Call { op: Op::Resize(plan, batch), output, weighted: false }))
+}
+
+/// Means over the cells of another grid, along axes that are periodic or closed: (B, n₁, n₂, c) to (B, m₁, m₂, c).
+pub fn local_means(x: Tensor<4>, to: [usize; 2], periodic: [bool; 2]) -> Result<Tensor<4>> {
+    let [batch, n1, n2, channels] = x.dims();
+    Error::check_filled("local means x", &x.dims())?;
+    Error::check_filled("grid of local means", &to)?;
+    if !has_kernels(&x) {
+        return Ok(composed::local_means(x, to, periodic));
+    }
+    let plan = Arc::new(LocalMeans::new([n1, n2], to, periodic, channels));
+    let output = Shape::from([batch, to[0], to[1], channels]);
+    Ok(OperandTensors::new(x).run(Call { op: Op::LocalMeans(plan, batch), output, weighted: false }))
 }
 
 /// The tensor times the mask of a dropout, position by position.

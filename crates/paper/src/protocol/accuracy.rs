@@ -59,7 +59,6 @@ pub(super) fn inverse(scale: Scale) -> Vec<Row> {
         row.set("data.grid", fine);
         row.set("data.coarse", coarse);
         row.set("data.noise", noise);
-        row.set("network.output", format!("{{ resized = {{ from = [{fine}, {fine}], to = [{coarse}, {coarse}] }} }}"));
         if fine == 141 {
             // The windows of the paper's coarse grid are not their own mirror image.
             row.set("train.augment", "[\"transpose\"]");
