@@ -241,7 +241,7 @@ Examples:
   galerkin config --data datasets/mine --network fno
   galerkin config burgers")]
 pub struct Config {
-    /// burgers, darcy, darcy-inverse, fno-burgers or fno-darcy
+    /// burgers, darcy, darcy-inverse, darcy-inverse-multilevel, darcy-multilevel, fno-burgers or fno-darcy
     pub preset: Option<String>,
     /// A dataset to propose a network and a training for, or to fit the preset to
     #[arg(long, value_name = "DIR")]
@@ -258,6 +258,7 @@ pub enum NetworkWord {
     #[default]
     Transformer,
     Fno,
+    Multilevel,
 }
 
 /// A training.
@@ -275,7 +276,7 @@ Without a preset or a file a network and a training are proposed for the dataset
 are those that `galerkin config` prints: network.encoder.attention, data.grid, train.epochs, loss.gamma and the others.
 RAYON_NUM_THREADS sets the number of threads, which changes no bit of the result.")]
 pub struct Train {
-    /// A preset (burgers, darcy, darcy-inverse, fno-burgers, fno-darcy) or a file
+    /// A preset (burgers, darcy, darcy-inverse, darcy-inverse-multilevel, darcy-multilevel, fno-burgers, fno-darcy) or a file
     #[arg(value_name = "PRESET|CONFIG.toml")]
     pub what: Option<String>,
     /// The dataset [default: that of the preset or the file]

@@ -68,7 +68,7 @@ mod tests {
         let error = get("magic").unwrap_err().to_string();
         assert_eq!(
             error,
-            "preset \"magic\": there are burgers, darcy, darcy-inverse, fno-burgers, fno-darcy"
+            "preset \"magic\": there are burgers, darcy, darcy-inverse, darcy-inverse-multilevel, darcy-multilevel, fno-burgers, fno-darcy"
         );
     }
 }

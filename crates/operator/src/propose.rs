@@ -9,8 +9,9 @@ use crate::error::{Error, Result};
 use crate::layers::{Activation, AttentionKind, HeadNorm, SpectralLaw};
 use crate::loss::check_grid;
 use crate::networks::{
-    Boundary, DecoderConfig, EncoderConfig, FnoConfig, InterpolationConfig, LiftConfig, NetworkConfig,
-    OutputGrid, PointwiseLiftConfig, Resizing, SpectralConfig, TransformerConfig, resized_points,
+    Boundary, DecoderConfig, EncoderConfig, FnoConfig, InterpolationConfig, LevelEncoderConfig, LiftConfig,
+    MultilevelConfig, NetworkConfig, OutputGrid, PointwiseConfig, PointwiseLiftConfig, Resizing,
+    SpectralConfig, TransformerConfig, resized_points,
 };
 use crate::optimizer::{AdamConfig, OptimizerConfig};
 use crate::samples::{View, split_of};
@@ -25,6 +26,8 @@ pub enum NetworkKind {
     Transformer,
     /// The Fourier neural operator.
     Fno,
+    /// The multilevel network, for grids of one and two axes.
+    Multilevel,
 }
 
 /// More points than this are too many for an encoder layer on every one of them, where a coarser grid can be had.
@@ -41,6 +44,7 @@ pub fn propose(dataset: &Dataset, folder: &Path, kind: NetworkKind) -> Result<Ru
     let network = match kind {
         NetworkKind::Transformer => NetworkConfig::Transformer(transformer(dataset, &grid, &target, zero)),
         NetworkKind::Fno => NetworkConfig::Fno(fno(dataset, &grid, &target, zero)),
+        NetworkKind::Multilevel => NetworkConfig::Multilevel(multilevel(dataset, &grid, &target, zero)),
     };
     // Some sixty steps an epoch, more where samples are many, and more than two thousand in all.
     let batch = (train / 60).clamp(1, 16).next_power_of_two().min(16);
@@ -82,7 +86,7 @@ pub fn propose(dataset: &Dataset, folder: &Path, kind: NetworkKind) -> Result<Ru
         // Attention leaves its path if the rate grows too fast; Fourier operators do not.
         schedule: Schedule::OneCycle {
             peak: 0.3,
-            rise: if kind == NetworkKind::Transformer { 200 } else { 0 },
+            rise: if kind == NetworkKind::Fno { 0 } else { 200 },
         },
         optimizer: OptimizerConfig::Adam(AdamConfig { beta2: 0.99, ..AdamConfig::default() }),
         checkpoint: CheckpointConfig { every_steps: 0, every_minutes: 2.0 },
@@ -335,6 +339,51 @@ fn transformer(dataset: &Dataset, grid: &Grid, target: &Grid, zero: bool) -> Tra
     }
 }
 
+/// Levels down to some ten points, with attention on the two coarsest.
+fn multilevel(dataset: &Dataset, grid: &Grid, target: &Grid, zero: bool) -> MultilevelConfig {
+    let least = grid.points().into_iter().min().unwrap_or(1);
+    let levels = (1..5).take_while(|halvings| least >> halvings >= 8).count() + 1;
+    let mut encoder_layers = vec![0; levels];
+    encoder_layers[levels - 1] = 2;
+    if levels > 1 {
+        encoder_layers[levels - 2] = 1;
+    }
+    MultilevelConfig {
+        inputs: dataset.input_channels().len(),
+        outputs: dataset.target_channels().len(),
+        periodic: grid.periodic(),
+        output: output(grid, target),
+        native: grid.points(),
+        boundary: boundary(zero),
+        channels: (0..levels).map(|level| 24 << level.min(2)).collect(),
+        convolutions: 1,
+        encoder_layers,
+        coordinates: true,
+        activation: Activation::Silu,
+        dropout: 0.0,
+        encoder: LevelEncoderConfig {
+            attention: AttentionKind::Galerkin,
+            heads: 4,
+            expansion: 2,
+            activation: Activation::Relu,
+            head_norm: HeadNorm::Layer,
+            residual_norm: false,
+            eps: 1e-5,
+            gain: 0.01,
+            diagonal: 0.01,
+            attention_dropout: 0.0,
+            residual_dropout: 0.0,
+            hidden_dropout: 0.0,
+        },
+        decoder: DecoderConfig::Pointwise(PointwiseConfig {
+            coordinates: true,
+            layers: 1,
+            activation: Activation::Silu,
+            dropout: 0.0,
+        }),
+    }
+}
+
 fn fno(dataset: &Dataset, grid: &Grid, target: &Grid, zero: bool) -> FnoConfig {
     FnoConfig {
         inputs: dataset.input_channels().len(),
@@ -432,7 +481,12 @@ mod tests {
             (&[4, 5], true, [1, 1]),
         ] {
             let dataset = dataset(points, periodic, channels, 48);
-            for kind in [NetworkKind::Transformer, NetworkKind::Fno] {
+            for kind in [NetworkKind::Transformer, NetworkKind::Fno, NetworkKind::Multilevel] {
+                if kind == NetworkKind::Multilevel && points.len() == 3 {
+                    let error = propose(&dataset, Path::new("mine"), kind).unwrap_err().to_string();
+                    assert!(error.contains("take \"fno\" or \"transformer\""), "{error}");
+                    continue;
+                }
                 let config = propose(&dataset, Path::new("some/mine"), kind).unwrap();
                 assert_eq!(config.name, "mine");
                 config.check().unwrap();

@@ -190,6 +190,7 @@ fn proposed(data: &Path, kind: args::NetworkWord, sets: &[(String, String)]) -> 
     let kind = match kind {
         args::NetworkWord::Transformer => NetworkKind::Transformer,
         args::NetworkWord::Fno => NetworkKind::Fno,
+        args::NetworkWord::Multilevel => NetworkKind::Multilevel,
     };
     let set: Vec<String> = sets.iter().map(|(key, _)| key.clone()).collect();
     Ok(propose(&Dataset::open(data)?, data, kind)?.with(sets)?.with_grids(&set)?)
