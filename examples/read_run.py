@@ -68,6 +68,14 @@ def main() -> None:
             print(f"    last validation error {line['validation']['mean']:.5f}")
         seen.add("log.jsonl")
 
+    # How long it took, over all sittings.
+    if (run / "clock.jsonl").exists():
+        lines = [json.loads(line) for line in (run / "clock.jsonl").read_text().splitlines()]
+        assert all(a["step"] <= b["step"] and a["seconds"] <= b["seconds"] for a, b in zip(lines, lines[1:]))
+        for line in lines[-1:]:
+            print(f"clock.jsonl: {line['seconds']:.1f} s to step {line['step']} since step {line.get('since', 0)}, {line['threads']} threads")
+        seen.add("clock.jsonl")
+
     if (run / "metrics.json").exists():
         for found in json.loads((run / "metrics.json").read_text())["evaluations"]:
             error = found["relative_l2"]["mean"]

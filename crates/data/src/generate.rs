@@ -1,9 +1,10 @@
-//! Writes a dataset folder: `inputs.npy` and `targets.npy` (float32, N × grid × 1) and `meta.toml`.
+//! Writes a dataset folder: `inputs.npy` and `targets.npy` (float32, N × grid × 1), `meta.toml`, and `clock.json`, how long it took.
 //!
 //! The folder grows as `NAME.partial` and is renamed when it is complete, so a folder called NAME is whole. Every few samples
 //! both arrays are synced and `progress.toml` is replaced; an interrupted run, killed or asked to stop, goes on from there, and the result
-//! has the bytes of an uninterrupted one.
+//! has the bytes of an uninterrupted one, but for the clock.
 
+use crate::clock::{DatasetClock, Stopwatch};
 use crate::error::{Error, Result};
 use crate::folder::{self, INPUTS, TARGETS};
 use crate::io::{FolderLock, npy, write_whole};
@@ -23,6 +24,9 @@ struct Record {
     seed: u64,
     version: String,
     problem: Problem,
+    /// Of the samples so far.
+    #[serde(default)]
+    clock: Option<DatasetClock>,
 }
 
 /// Samples between two records of progress: what a crash costs at the most.
@@ -51,8 +55,9 @@ pub fn write_dataset(
         return Err(Error::Exists { path: folder.into() });
     }
     let version = env!("CARGO_PKG_VERSION").to_string();
-    let mut record =
-        begin(&partial, Record { complete: 0, samples, seed, version, problem: problem.clone() })?;
+    let new = Record { complete: 0, samples, seed, version, problem: problem.clone(), clock: None };
+    let mut record = begin(&partial, new)?;
+    let (begun, timed) = (record.complete, record.clock.map_or(0, |clock| clock.samples));
     let grid = problem.grid();
     let mut shape = vec![samples as usize];
     shape.extend(grid.points());
@@ -60,7 +65,8 @@ pub fn write_dataset(
     let mut inputs = ArrayFile::open(partial.join(INPUTS), &shape, record.complete)?;
     let mut targets = ArrayFile::open(partial.join(TARGETS), &shape, record.complete)?;
 
-    pde::generate(problem, seed, record.complete..samples, |index, sample| {
+    let watch = record.clock.map_or_else(Stopwatch::start, |clock| Stopwatch::after(clock.spent));
+    pde::generate(problem, seed, begun..samples, |index, sample| {
         inputs.append(&sample.input)?;
         targets.append(&sample.target)?;
         record.complete = index + 1;
@@ -68,6 +74,8 @@ pub fn write_dataset(
         if stop || record.complete.is_multiple_of(RECORD_EVERY) || record.complete == samples {
             inputs.sync()?;
             targets.sync()?;
+            let timed = timed + record.complete - begun;
+            record.clock = Some(DatasetClock { spent: watch.spent(), samples: timed });
             write_toml(&partial.join("progress.toml"), &record)?;
         }
         if stop {
@@ -94,6 +102,9 @@ pub fn write_dataset(
         time: None,
         problem: Some(problem.clone()),
     };
+    if let Some(clock) = record.clock {
+        clock.write(&partial)?;
+    }
     folder::write_meta(&meta, &partial)?;
     fs::rename(&partial, folder).map_err(Error::io(folder))?;
     lock.renamed(folder);

@@ -34,12 +34,13 @@
 //! | [`config`], [`presets`] | what a run is told; runs by name |
 //! | [`samples`], [`propose`] | datasets become tensors; a run for any dataset |
 //! | [`seen`] | which samples a run has seen |
-//! | [`run`], [`train`] | the folder of a run; the training loop |
+//! | [`run`], [`clock`], [`train`] | the folder of a run; how long it took; the training loop |
 //! | [`evaluate`], [`model`] | errors on any grid beside the classical solver; predictions in memory and for files |
 //!
 //! Tensors are on a [`Device`](burn::tensor::Device); on `Device::flex().autodiff()` parameters are tracked and `backward` runs the kernels' own
 //! gradients.
 
+pub mod clock;
 pub mod config;
 pub mod cost;
 pub mod device;

@@ -10,6 +10,7 @@
 //! | `best.safetensors` | those with the smallest error on the validation samples |
 //! | `checkpoint/` | the last two states, for resuming |
 //! | `log.jsonl` | a line of JSON per step and per epoch; no clock in it, so that it is the same for the same run |
+//! | `clock.jsonl` | how long it took, see [`clock`](crate::clock) |
 //! | `metrics.json` | evaluations, each with what was evaluated |
 //!
 //! While a process writes the folder, the file `.lock` says which.
@@ -138,6 +139,11 @@ impl RunFolder {
     /// `log.jsonl`.
     pub fn log_file(&self) -> PathBuf {
         self.path.join("log.jsonl")
+    }
+
+    /// `clock.jsonl`.
+    pub fn clock_file(&self) -> PathBuf {
+        self.path.join("clock.jsonl")
     }
 
     /// `metrics.json`.

@@ -1,6 +1,7 @@
 //! Whole runs on small data: they learn, and an interruption leaves no trace.
 
 use burn::tensor::Device;
+use galerkin::clock::{ClockLine, reaches, training_spent};
 use galerkin::config::RunConfig;
 use galerkin::evaluate::{Among, Evaluator, SampleLatents};
 use galerkin::run::{RunFolder, Snapshot};
@@ -108,6 +109,59 @@ fn an_interrupted_run_ends_with_the_same_bits() {
     // Nothing is left to do, and nothing changes.
     assert_eq!(go_on(watch), Outcome::Finished);
     assert!(files(&whole) == files(&parts));
+
+    // Every epoch and checkpoint has a time, which is a sum over all parts.
+    for (folder, steps) in [(&whole, &[3, 6, 9, 12, 12][..]), (&parts, &[1, 3, 3, 6, 8, 9, 12, 12])] {
+        let text = std::fs::read_to_string(folder.clock_file()).unwrap();
+        let lines: Vec<ClockLine> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.iter().map(|line| line.step).collect::<Vec<_>>(), steps);
+        let epochs: Vec<_> = lines.iter().filter_map(|line| line.epoch).collect();
+        assert_eq!(epochs, [1, 2, 3, 4]);
+        assert!(lines.is_sorted_by(|a, b| a.spent.seconds < b.spent.seconds), "{text}");
+        assert!(lines.iter().all(|line| line.since == 0 && line.spent.threads > 0), "{text}");
+        assert_eq!(training_spent(folder), lines.last().map(|line| line.spent));
+    }
+    let validation = whole.history().unwrap().epochs[3].validation.mean;
+    let reached = reaches(&whole, validation).unwrap().unwrap();
+    assert!(reached.epoch <= 4 && reached.spent.is_some(), "{reached:?}");
+    assert_eq!(reaches(&whole, 0.0).unwrap(), None);
+}
+
+/// Without its clock a run goes on to the same bits, and says that times are not those of the whole run.
+#[test]
+fn a_lost_clock_stops_no_run() {
+    let temporary = tempfile::tempdir().unwrap();
+    let data = temporary.path().join("data");
+    dataset(&data, "burgers");
+    let config = config("burgers", &data, &[("train.epochs", "2")]);
+    let whole = RunFolder::new(temporary.path().join("whole"));
+    run_to_the_end(&config, &whole);
+    for (name, damage) in [("missing", None), ("damaged", Some("no clock\n"))] {
+        let folder = RunFolder::new(temporary.path().join(name));
+        let mut lost = Vec::new();
+        for stop in [7, 12] {
+            let trainer = Trainer::new(&config).out(folder.path()).resume(true);
+            trainer
+                .run(&mut |event| match event {
+                    Event::ClockLost { why } => {
+                        lost.push(why);
+                        ControlFlow::Continue(())
+                    }
+                    Event::Step { steps, .. } if steps == stop => ControlFlow::Break(()),
+                    _ => ControlFlow::Continue(()),
+                })
+                .unwrap();
+            match damage {
+                _ if stop == 12 => {}
+                None => std::fs::remove_file(folder.clock_file()).unwrap(),
+                Some(text) => std::fs::write(folder.clock_file(), text).unwrap(),
+            }
+        }
+        assert!(lost.len() == 1 && lost[0].contains("clock.jsonl"), "{lost:?}");
+        assert!(files(&whole) == files(&folder), "weights or log differ");
+        assert!(std::fs::read_to_string(folder.clock_file()).unwrap().contains("\"since\":7"));
+        assert_eq!(training_spent(&folder), None);
+    }
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl ErrorReport {
                     history.best().map_or("-".into(), |best| best.epoch.to_string()),
                     samples.to_string(),
                     // A run that came here from elsewhere has no clock.
-                    if *seconds > 0.0 { format!("{:.2}", seconds / 3600.0) } else { "-".into() },
+                    seconds.map_or("-".into(), |seconds| format!("{:.2}", seconds / 3600.0)),
                 ],
             });
             table.row(cells);
@@ -100,7 +100,7 @@ impl ErrorReport {
             let RowOutcome { history, samples, seconds, .. } = outcome;
             let _ = writeln!(
                 text,
-                "{},{},{},{},{},{},{},{},{samples},{seconds:.0},{}",
+                "{},{},{},{},{},{},{},{},{samples},{},{}",
                 row.id,
                 trial.grid,
                 trial.noise,
@@ -109,6 +109,7 @@ impl ErrorReport {
                 word(paper),
                 history.best().map_or(0, |best| best.epoch),
                 history.epochs.len(),
+                seconds.map_or(String::new(), |seconds| format!("{seconds:.0}")),
                 history.diverged
             );
         }
@@ -209,12 +210,12 @@ mod tests {
             history: Default::default(),
             epochs: 6,
             samples: 128,
-            seconds: 0.0,
+            seconds: None,
             last: vec![],
             best: vec![],
         };
         let ended = RowOutcome {
-            seconds: 1800.0,
+            seconds: Some(1800.0),
             last: vec![2e-3, 3e-3],
             best: vec![1e-3, 4e-3],
             ..diverged.clone()

@@ -1,11 +1,11 @@
 //! Rows as runs of the library: their config, their data, how far they are, and what came out.
 //!
-//! This is the only place of the crate that knows the library's configs, folders of runs and evaluations. Beside a run's own files lie
-//! two more: `clock.json`, how long it was trained, and `evaluations.json`, so that nothing is evaluated twice.
+//! This is the only place of the crate that knows the library's configs, folders of runs and evaluations. Beside a run's own files lies
+//! one more: `evaluations.json`, so that nothing is evaluated twice.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use galerkin::clock::training_spent;
 use galerkin::config::RunConfig;
 use galerkin::device::Device;
 use galerkin::evaluate::{Among, Evaluation, Evaluator};
@@ -39,8 +39,8 @@ pub struct RowOutcome {
     pub epochs: u32,
     /// Samples it was trained on.
     pub samples: usize,
-    /// How long it was trained, 0 if nobody knows.
-    pub seconds: f64,
+    /// How long it was trained, if it has a clock.
+    pub seconds: Option<f64>,
     /// Mean relative L² errors with the weights of the last step, for every trial of the row; nothing if the run diverged.
     pub last: Vec<f64>,
     /// The same with the weights of the smallest validation error; nothing if there was no epoch.
@@ -91,7 +91,8 @@ impl Row {
             true => self.errors(folder, Snapshot::Best, device)?,
             false => Vec::new(),
         };
-        let (config, seconds) = (self.config()?, Clock::read(folder)?.seconds);
+        let (config, spent) = (self.config()?, training_spent(folder));
+        let seconds = spent.map(|spent| spent.seconds);
         let (epochs, samples) = (config.train.epochs, config.data.train);
         Ok(RowOutcome { history, epochs, samples, seconds, last, best })
     }
@@ -128,12 +129,6 @@ impl Row {
     }
 }
 
-/// Adds to how long a run was trained, over all its parts.
-pub fn add_training_time(folder: &RunFolder, time: Duration) -> Result<()> {
-    let clock = Clock { seconds: Clock::read(folder)?.seconds + time.as_secs_f64() };
-    write_json(Clock::path(folder), &clock)
-}
-
 /// The last weights of the run in a folder, and the grid they were trained on.
 pub(crate) fn trained_network(folder: &Path, device: &Device) -> Result<(Network, usize)> {
     let folder = RunFolder::new(folder);
@@ -144,22 +139,6 @@ pub(crate) fn trained_network(folder: &Path, device: &Device) -> Result<(Network
 /// Whether the run in a folder has last weights.
 pub(crate) fn is_trained(folder: &Path) -> bool {
     RunFolder::new(folder).weights_file(Snapshot::Last).exists()
-}
-
-/// `clock.json` of a run.
-#[derive(Default, Serialize, Deserialize)]
-struct Clock {
-    seconds: f64,
-}
-
-impl Clock {
-    fn path(folder: &RunFolder) -> PathBuf {
-        folder.path().join("clock.json")
-    }
-
-    fn read(folder: &RunFolder) -> Result<Self> {
-        read_json(Self::path(folder))
-    }
 }
 
 /// An entry of `evaluations.json`.

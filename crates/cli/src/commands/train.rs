@@ -252,6 +252,7 @@ impl<'a> Display<'a> {
             Event::Damaged { why } => {
                 _ = writeln!(io::stderr(), "passed over a damaged checkpoint: {why}");
             }
+            Event::ClockLost { why } => self.line(format!("the run is timed from here on: {why}")),
             Event::Step { steps, loss, rates: Rates { rate, .. }, .. } => {
                 (self.steps[1], self.rate) = (steps, rate);
                 let (epoch, part) = self.epoch(steps);

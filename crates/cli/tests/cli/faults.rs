@@ -116,7 +116,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// All files below a path by name, but for two that a kill after the last byte leaves and that nobody reads.
+/// All files below a path by name, but for two that a kill after the last byte leaves and that nobody reads, and for clocks.
 fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     if path.is_file() {
@@ -126,7 +126,7 @@ fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
     for entry in std::fs::read_dir(path).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
-        if name == ".lock" || name == "progress.toml" {
+        if [".lock", "progress.toml", "clock.json", "clock.jsonl"].contains(&name.as_str()) {
             continue;
         }
         for (below, bytes) in files(&entry.path()) {

@@ -1,8 +1,8 @@
-use galerkin_data::Error;
-use galerkin_data::Meta;
+use galerkin_data::clock::DatasetClock;
 use galerkin_data::generate::{checksum, write_dataset};
 use galerkin_data::pde::{self, Burgers, Coefficient, Darcy, Problem, Sample};
 use galerkin_data::random_field::FieldLaw;
+use galerkin_data::{Dataset, Error, Meta};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -64,11 +64,12 @@ fn write(folder: &Path, problem: &Problem, count: u32, stop: &[u32]) -> Result<M
     })
 }
 
+/// Of all files but the clock, which no two datasets have in common.
 fn bytes(folder: &Path) -> Vec<Vec<u8>> {
     let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["inputs.npy", "meta.toml", "targets.npy"]);
-    names.iter().map(|name| fs::read(folder.join(name)).unwrap()).collect()
+    assert_eq!(names, ["clock.json", "inputs.npy", "meta.toml", "targets.npy"]);
+    names[1..].iter().map(|name| fs::read(folder.join(name)).unwrap()).collect()
 }
 
 #[test]
@@ -77,6 +78,8 @@ fn an_interrupted_dataset_is_resumed_to_the_same_bytes() {
         let temporary = tempfile::tempdir().unwrap();
         let [whole, pieces] = ["whole", "pieces"].map(|name| temporary.path().join(name));
         write(&whole, &problem, 40, &[]).unwrap();
+        let record = temporary.path().join("pieces.partial/progress.toml");
+        let mut earlier = None;
         for stop in [1, 33] {
             match write(&pieces, &problem, 40, &[stop]) {
                 Err(Error::Stopped { complete, samples: 40 }) => assert_eq!(complete, stop),
@@ -87,12 +90,48 @@ fn an_interrupted_dataset_is_resumed_to_the_same_bytes() {
             let mut content = fs::read(&torn).unwrap();
             content.extend([0xff; 77]);
             fs::write(&torn, content).unwrap();
+            let clock = seconds(&fs::read_to_string(&record).unwrap());
+            assert!(earlier.is_none_or(|earlier| earlier < clock), "{earlier:?}, {clock}");
+            earlier = Some(clock);
         }
         assert!(!pieces.exists());
         write(&pieces, &problem, 40, &[]).unwrap();
+        let clock = DatasetClock::read(&pieces).unwrap();
+        assert!(clock.spent.seconds > earlier.unwrap() && clock.samples == 40, "{earlier:?}, {clock:?}");
         assert!(!temporary.path().join("pieces.partial").exists());
         assert_eq!(bytes(&pieces), bytes(&whole));
     }
+}
+
+/// Of the clock in a record of progress.
+fn seconds(record: &str) -> f64 {
+    let record: toml::Table = toml::from_str(record).unwrap();
+    record["clock"]["seconds"].as_float().unwrap()
+}
+
+/// A folder begun by a version without a clock: the clock counts the samples that it saw.
+#[test]
+fn a_clock_counts_the_samples_of_its_time() {
+    let [problem, _] = problems();
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("data");
+    write(&folder, &problem, 8, &[3]).unwrap_err();
+    let path = temporary.path().join("data.partial/progress.toml");
+    let mut record: toml::Table = toml::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(record.remove("clock").unwrap()["samples"].as_integer(), Some(3));
+    fs::write(&path, record.to_string()).unwrap();
+    write(&folder, &problem, 8, &[]).unwrap();
+    assert_eq!(DatasetClock::read(&folder).unwrap().samples, 5);
+
+    // Not under the checksums of the dataset, and not needed.
+    for damage in ["{", "{\"seconds\": -"] {
+        fs::write(folder.join("clock.json"), damage).unwrap();
+        assert_eq!(DatasetClock::read(&folder), None);
+        Dataset::open(&folder).unwrap();
+    }
+    fs::remove_file(folder.join("clock.json")).unwrap();
+    assert_eq!(DatasetClock::read(&folder), None);
+    Dataset::open(&folder).unwrap();
 }
 
 #[test]

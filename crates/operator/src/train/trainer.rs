@@ -16,6 +16,7 @@ use serde_json::json;
 use super::augment::TrainingSamples;
 use super::checkpoint::{Checkpoint, RunState};
 use super::estimate::{refuse_too_large, refuse_too_slow, training_memory, training_time};
+use crate::clock::RunClock;
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::layers::{Mode, TargetNormalizer};
@@ -72,6 +73,11 @@ pub enum Event {
     },
     /// A checkpoint that cannot be read, before the run goes on from the one before it.
     Damaged {
+        /// The file, and what is wrong with it.
+        why: String,
+    },
+    /// A clock that is not there or cannot be relied on, before it begins anew.
+    ClockLost {
         /// The file, and what is wrong with it.
         why: String,
     },
@@ -319,6 +325,12 @@ impl<'a> Training<'a> {
         let (steps, time) = (self.state.steps, self.time);
         let started = Event::Started { parameters, steps, total, memory, time };
         let mut go_on = watch(started);
+        let (mut clock, lost) = RunClock::go_on(self.folder, steps)?;
+        if let Some(why) = lost
+            && watch(Event::ClockLost { why }).is_break()
+        {
+            go_on = ControlFlow::Break(());
+        }
         let mut saved_at = Instant::now();
         let mut saved_steps = self.state.steps;
         while self.state.steps < total && go_on.is_continue() {
@@ -332,14 +344,14 @@ impl<'a> Training<'a> {
                 };
                 tell(self.step(&places, total)?);
                 if self.state.steps.is_multiple_of(per_epoch) {
-                    tell(self.end_epoch(per_epoch)?);
+                    tell(self.end_epoch(per_epoch, &mut clock)?);
                 }
                 let every = &self.config.checkpoint;
                 let due = every.every_steps > 0 && self.state.steps.is_multiple_of(every.every_steps);
                 let minutes = saved_at.elapsed().as_secs_f64() / 60.0;
                 let late = every.every_minutes > 0.0 && minutes >= every.every_minutes;
                 if (due || late) && self.state.steps < total {
-                    tell(self.save()?);
+                    tell(self.save(&mut clock)?);
                     (saved_at, saved_steps) = (Instant::now(), self.state.steps);
                 }
                 if go_on.is_break() {
@@ -349,7 +361,7 @@ impl<'a> Training<'a> {
         }
         if saved_steps < self.state.steps {
             // The run ends here, whatever the answer.
-            let _ = watch(self.save()?);
+            let _ = watch(self.save(&mut clock)?);
         }
         Ok(if self.state.steps == total { Outcome::Finished } else { Outcome::Interrupted })
     }
@@ -410,7 +422,7 @@ impl<'a> Training<'a> {
         Ok(Event::Step { steps, loss, rates, norm })
     }
 
-    fn end_epoch(&mut self, per_epoch: u64) -> Result<Event> {
+    fn end_epoch(&mut self, per_epoch: u64, clock: &mut RunClock) -> Result<Event> {
         let epoch = (self.state.steps / per_epoch) as u32;
         let loss = f64::from_bits(self.state.loss_bits) / per_epoch as f64;
         self.state.loss_bits = 0;
@@ -428,6 +440,7 @@ impl<'a> Training<'a> {
             "validation": { "mean": validation.mean, "median": validation.median, "max": validation.max },
         });
         self.logged(|log, _| writeln!(log, "{line}"))?;
+        clock.write(self.state.steps, Some(epoch))?;
         Ok(Event::Epoch { epoch, step: self.state.steps, loss, validation, best })
     }
 
@@ -439,11 +452,13 @@ impl<'a> Training<'a> {
         }
     }
 
-    fn save(&mut self) -> Result<Event> {
+    fn save(&mut self, clock: &mut RunClock) -> Result<Event> {
         self.logged(|log, _| {
             log.flush()?;
             log.get_ref().sync_all()
         })?;
+        // Before the checkpoint: whoever goes on from it finds its line.
+        clock.write_through(self.state.steps)?;
         self.state.log_bytes = self.logged(|log, _| log.stream_position())?;
         self.write_weights(&self.evaluated(), Snapshot::Last)?;
         let checkpoint = Checkpoint {

@@ -7,14 +7,14 @@ mod results_folder;
 mod theory;
 
 use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use galerkin::device::{self, Device};
 use galerkin::run::RunFolder;
 use galerkin::train::training_time;
 use galerkin_paper::report::ErrorReport;
-use galerkin_paper::runs::{RowOutcome, Stage, add_training_time};
+use galerkin_paper::runs::{RowOutcome, Stage};
 use galerkin_paper::{Experiment, Protocol, Row, Table};
 
 use super::generate;
@@ -138,12 +138,7 @@ fn train(row: &Row, args: &Reproduce, device: &Device) -> anyhow::Result<()> {
     }
     let options =
         Options { resume: true, limit: None, device: device.clone(), tensorboard: false, quiet: args.quiet };
-    let start = Instant::now();
-    let ended = to_the_end(&config, &folder, &options);
-    if folder.path().exists() {
-        add_training_time(&folder, start.elapsed())?;
-    }
-    match ended {
+    match to_the_end(&config, &folder, &options) {
         Ok(_) => Ok(()),
         Err(error) if matches!(error.downcast_ref(), Some(galerkin::Error::Diverged { .. })) => {
             if !args.quiet {
