@@ -314,6 +314,7 @@ pub struct Train {
 Examples:
   galerkin evaluate runs/burgers
   galerkin evaluate runs/burgers --grid 512 --grid 2048 --grid 8192
+  galerkin evaluate runs/burgers --resolutions
   galerkin evaluate runs/darcy-inverse --noise 0 --noise 0.01 --noise 0.1 --json
 
 Evaluated are the test samples of the run, or all samples of --data. The table is also written to metrics.json in the folder of
@@ -330,6 +331,9 @@ pub struct Evaluate {
     /// Points along the first axis; may be repeated [default: those trained on, or those of --data]
     #[arg(long, value_name = "n")]
     pub grid: Vec<usize>,
+    /// Up to nine grids, from half of that trained on to the dataset's own, and a figure of them
+    #[arg(long, conflicts_with = "grid")]
+    pub resolutions: bool,
     /// Noise on the inputs; may be repeated [default: that trained with, of a range both ends]
     #[arg(long, value_name = "ε")]
     pub noise: Vec<f64>,

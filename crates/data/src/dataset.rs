@@ -125,29 +125,44 @@ impl Dataset {
 
     /// From arrays (samples, points…, channels) on one grid. Channels are called by their numbers.
     pub fn from_arrays(inputs: Array, targets: Array, grid: Grid) -> Result<Self> {
+        let names = [("input", &inputs), ("target", &targets)]
+            .map(|(one, array)| channel_names(one, array.shape.last().copied().unwrap_or(0)));
+        Self::from_named_arrays([inputs, targets], [grid.clone(), grid], names)
+    }
+
+    /// From the arrays of inputs and of targets (samples, points…, channels), each with its grid and the names of its channels.
+    pub fn from_named_arrays(
+        [inputs, targets]: [Array; 2],
+        [grid, target_grid]: [Grid; 2],
+        [input_names, target_names]: [Vec<String>; 2],
+    ) -> Result<Self> {
         grid.check()?;
-        let described = |name: &'static str, one: &str, array: &Array| {
-            let description = |samples: usize, channels: usize| Description {
+        target_grid.check()?;
+        let described = |name: &'static str, names: Vec<String>, grid: Grid, array: &Array| {
+            let points = grid.points();
+            let description = |samples: usize| Description {
                 name,
                 samples,
                 times: None,
-                domain: grid.clone().into(),
-                channels: channel_names(one, channels),
+                domain: grid.into(),
+                channels: names.clone(),
                 offsets: None,
             };
             match &array.shape[..] {
-                [samples, points @ .., channels] if *points == grid.points() && *channels > 0 => {
-                    Ok(description(*samples, *channels))
+                [samples, found @ .., channels]
+                    if *found == points && *channels > 0 && *channels == names.len() =>
+                {
+                    Ok(description(*samples))
                 }
                 found => {
-                    let points: Vec<_> = grid.points().iter().map(ToString::to_string).collect();
+                    let points: Vec<_> = points.iter().map(ToString::to_string).collect();
                     let expected = format!("(samples, {}, channels)", points.join(", "));
                     Err(Error::Shape { what: name.into(), expected, found: found.to_vec() })
                 }
             }
         };
-        let (of_inputs, of_targets) =
-            (described("inputs", "input", &inputs)?, described("targets", "target", &targets)?);
+        let of_inputs = described("inputs", input_names, grid, &inputs)?;
+        let of_targets = described("targets", target_names, target_grid, &targets)?;
         if of_inputs.samples != of_targets.samples {
             let expected = format!("{} samples, as inputs have", of_inputs.samples);
             return Err(Error::Shape { what: "targets".into(), expected, found: targets.shape });

@@ -32,6 +32,9 @@ pub struct Evaluation {
     pub points: Vec<usize>,
     /// Noise on the inputs, relative to their deviation.
     pub noise: f64,
+    /// What does not lie on the dataset's own points there.
+    #[serde(default, skip_serializing_if = "Interpolated::is_none")]
+    pub interpolated: Interpolated,
     /// Number of samples.
     pub samples: usize,
     /// How many of them count in no relative error, because their target is zero everywhere.
@@ -76,6 +79,25 @@ impl Evaluation {
             words.push_str(", mean over symmetries");
         }
         words
+    }
+}
+
+/// What of a sample was interpolated to the grid of an evaluation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Interpolated {
+    /// Nothing: the grid is one of every so many points of the dataset's.
+    #[default]
+    Nothing,
+    /// Targets; the problem of the dataset makes its inputs on any grid.
+    Targets,
+    /// Inputs too.
+    Both,
+}
+
+impl Interpolated {
+    fn is_none(&self) -> bool {
+        *self == Self::Nothing
     }
 }
 
@@ -329,18 +351,146 @@ impl Evaluator {
         self.view(grid, 0.0)?.plain(&self.dataset)
     }
 
-    /// Errors on a grid of so many points, a side in 2D, with noise on the inputs.
+    /// Errors on a grid of so many points, a side in 2D, with noise on the inputs. It takes every so many points of the dataset's grid.
     pub fn evaluate(&self, grid: usize, noise: f64) -> Result<Evaluation> {
+        self.evaluate_with(&self.dataset, &self.indices, grid, noise, Interpolated::Nothing)
+    }
+
+    /// Errors on one of the grids that [`resolutions`](Self::resolutions) names: on others than [`evaluate`](Self::evaluate) takes, against
+    /// interpolated targets.
+    pub fn evaluate_anywhere(&self, grid: usize, noise: f64) -> Result<Evaluation> {
+        if self.nests(grid)? {
+            return self.evaluate(grid, noise);
+        }
+        let (dataset, interpolated) = self.resampled(grid)?;
+        let indices: Vec<usize> = (0..dataset.len()).collect();
+        self.evaluate_with(&dataset, &indices, grid, noise, interpolated)
+    }
+
+    /// Points along the first axis of at most nine grids, ascending, for errors against resolution: from half of the grid of the training, or a quarter
+    /// if the dataset has it, to the dataset's own. They are about as far apart as each other, and those come first that take every so many points
+    /// of the dataset's grid. Targets are interpolated to grids at most half as fine as their own, and to none of an inverse problem.
+    pub fn resolutions(&self) -> Result<Vec<usize>> {
+        let own = self.dataset.grid()?;
+        let more = usize::from(!own.axes[0].periodic);
+        let (finest, trained) = (own.axes[0].intervals(), self.grid()?.saturating_sub(more).max(1));
+        let nested: Vec<usize> = own.sizes().into_iter().map(|n| n - more.min(n)).collect();
+        let nests = |i: usize| nested.contains(&i) && self.nests(i + more).unwrap_or(false);
+        let there = |i: usize| i > 0 && (nests(i) || self.can_be_resampled(i + more)) && self.takes(i + more);
+        let half = trained.div_ceil(2);
+        let quarter =
+            (trained.is_multiple_of(4) && nests(trained / 4) && there(trained / 4)).then_some(trained / 4);
+        let between: Vec<usize> = (quarter.unwrap_or(half)..=finest).filter(|i| there(*i)).collect();
+        let coarsest = between.first().copied();
+        let mut chosen: Vec<usize> =
+            coarsest.into_iter().chain([half, trained, finest]).filter(|i| there(*i)).collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        while chosen.len() < 9 {
+            let gaps = chosen.windows(2).enumerate().filter_map(|(at, gap)| {
+                let (low, high) = (gap[0] as f64, gap[1] as f64);
+                let off = |i: usize| (i as f64 / (low * high).sqrt()).ln().abs();
+                let inside = || between.iter().copied().filter(|i| gap[0] < *i && *i < gap[1]);
+                let closest = |a: &usize, b: &usize| off(*a).total_cmp(&off(*b));
+                let exact = inside().filter(|i| nests(*i) && off(*i) < 0.25 * std::f64::consts::LN_2);
+                let best = exact.min_by(closest).or_else(|| inside().min_by(closest))?;
+                Some((high / low, at, best))
+            });
+            // Gaps of a fifth show nothing that six grids do not.
+            let widest =
+                gaps.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|gap| chosen.len() < 6 || gap.0 > 1.2);
+            let Some((_, at, best)) = widest else { break };
+            chosen.insert(at + 1, best);
+        }
+        Ok(chosen.into_iter().map(|i| i + more).collect())
+    }
+
+    /// Whether so many points along the first axis are every so many of the dataset's.
+    fn nests(&self, grid: usize) -> Result<bool> {
+        let own = self.dataset.grid()?;
+        let alike = self.dataset.target_grid()?.points() == own.points();
+        Ok(grid == own.axes[0].points || (alike && own.stride_to(grid).is_ok()))
+    }
+
+    /// The grid of inputs with so many points along its first axis, and that of the targets there.
+    fn grids_at(&self, grid: usize) -> Result<[Grid; 2]> {
+        let own = self.dataset.grid()?;
+        let finest = own.axes[0].intervals();
+        let wanted = grid.saturating_sub(usize::from(!own.axes[0].periodic));
+        let points = own.axes.iter().map(|axis| {
+            let intervals = (axis.intervals() * wanted + finest / 2) / finest.max(1);
+            intervals + usize::from(!axis.periodic)
+        });
+        let points: Vec<usize> = points.collect();
+        let targets = self.network.config().output_grid(&points)?;
+        Ok([own.with_points(&points), self.dataset.target_grid()?.with_points(&targets)])
+    }
+
+    /// Whether inputs with so many points along the first axis go through the network.
+    fn takes(&self, grid: usize) -> bool {
+        let grids = self.grids_at(grid);
+        grids.and_then(|[inputs, _]| self.network.config().check_grid(&inputs.points())).is_ok()
+    }
+
+    /// Whether targets are fine enough to be interpolated there.
+    fn can_be_resampled(&self, grid: usize) -> bool {
+        let (Ok([inputs, targets]), Ok(own)) = (self.grids_at(grid), self.dataset.target_grid()) else {
+            return false;
+        };
+        // The means that an inverse problem asks for have no values between their points.
+        !self.config.data.inverse
+            && inputs.axes.iter().chain(&targets.axes).all(|axis| axis.points > 1)
+            && targets.axes.iter().zip(&own.axes).all(|(axis, own)| 2 * axis.intervals() <= own.intervals())
+    }
+
+    /// The evaluated samples on a grid that may lie between the dataset's points, in memory. Targets are interpolated multilinearly; inputs are made by the
+    /// problem of the dataset if it can make them, and interpolated otherwise.
+    fn resampled(&self, grid: usize) -> Result<(Dataset, Interpolated)> {
+        let grids = self.grids_at(grid)?;
+        let points = grids[0].points();
+        let known = self.dataset.meta().and_then(|meta| Some((meta.problem.as_ref()?, meta.seed?)));
+        let made = |index: usize| known?.0.equation().input(known?.1, u32::try_from(index).ok()?, &points);
+        let mut interpolated = Interpolated::Targets;
+        let (mut inputs, mut targets) = (Vec::new(), Vec::new());
+        for index in &self.indices {
+            let pair = self.dataset.sample(*index)?;
+            match made(*index) {
+                Some(input) => inputs.extend(input?.iter().map(|v| *v as f32)),
+                None => {
+                    interpolated = Interpolated::Both;
+                    inputs.extend(on_points(&pair.input, &grids[0], &self.device)?.values);
+                }
+            }
+            targets.extend(on_points(&pair.target, &grids[1], &self.device)?.values);
+        }
+        let names = [self.dataset.input_channels(), self.dataset.target_channels()].map(<[String]>::to_vec);
+        let array = |values: Vec<f32>, side: usize| Array {
+            shape: [vec![self.indices.len()], grids[side].points(), vec![names[side].len()]].concat(),
+            values,
+        };
+        let arrays = [array(inputs, 0), array(targets, 1)];
+        Ok((Dataset::from_named_arrays(arrays, grids, names)?, interpolated))
+    }
+
+    /// Errors on samples of a dataset: this one, or what was made of it for a grid between its points.
+    fn evaluate_with(
+        &self,
+        dataset: &Dataset,
+        indices: &[usize],
+        grid: usize,
+        noise: f64,
+        interpolated: Interpolated,
+    ) -> Result<Evaluation> {
         let view = self.view(grid, noise)?;
-        let samples = Samples::load(&self.dataset, &view, &self.indices, None, &self.device)?;
+        let samples = Samples::load(dataset, &view, indices, None, &self.device)?;
         self.check_output(&samples)?;
         let start = Instant::now();
-        let predictions = self.predict(&samples, &view)?;
+        let predictions = self.predict(dataset, &samples, &view)?;
         let seconds = start.elapsed().as_secs_f64();
         let count = samples.len();
         let targets = &samples.targets.values;
         let errors = relative_l2(&predictions, targets, count)?;
-        let names = view.plain(&self.dataset)?.target_channels().to_vec();
+        let names = view.plain(dataset)?.target_channels().to_vec();
         let of_channel = |(channel, name): (usize, &String)| {
             let errors = relative_l2_of_channel(&predictions, targets, count, names.len(), channel)?;
             Ok(ChannelErrors { name: name.clone(), relative_l2: Summary::of_defined(&errors)? })
@@ -352,6 +502,7 @@ impl Evaluator {
             grid,
             points: samples.input_grid.points(),
             noise,
+            interpolated,
             samples: count,
             zero_targets: errors.iter().filter(|error| error.is_none()).count(),
             relative_l2: Summary::of_defined(&errors)?,
@@ -360,7 +511,7 @@ impl Evaluator {
             l_infinity: Summary::of(&l_infinity(&predictions, targets, count)?)?,
             per_sample: errors.into_iter().map(|error| error.unwrap_or(f64::INFINITY)).collect(),
             seconds_per_sample: seconds / count.max(1) as f64,
-            solver: self.solver_row(grid)?,
+            solver: self.solver_row(dataset, indices, grid)?,
         })
     }
 
@@ -370,7 +521,7 @@ impl Evaluator {
         let indices = &self.indices[..count.min(self.indices.len())];
         let samples = Samples::load(&self.dataset, &view, indices, None, &self.device)?;
         self.check_output(&samples)?;
-        let predictions = self.predict(&samples, &view)?;
+        let predictions = self.predict(&self.dataset, &samples, &view)?;
         let Samples { mut inputs, targets, input_grid, grid, .. } = samples;
         let errors = relative_l2(&predictions, &targets.values, indices.len())?;
         if let Some(normalizer) = view.normalizer {
@@ -408,11 +559,11 @@ impl Evaluator {
     }
 
     /// What the model says of samples that it sees so.
-    fn predict(&self, samples: &Samples, view: &View) -> Result<Vec<f32>> {
+    fn predict(&self, dataset: &Dataset, samples: &Samples, view: &View) -> Result<Vec<f32>> {
         if self.symmetries.is_empty() {
             return samples.predict(&self.network, &self.device);
         }
-        let group = Group::of(&self.symmetries, &view.plain(&self.dataset)?)?;
+        let group = Group::of(&self.symmetries, &view.plain(dataset)?)?;
         let normalizer =
             view.normalizer.map(|n| on_grid(n, &samples.input_grid, &self.device)).transpose()?;
         let change = |inputs: &mut Array, how: fn(&Normalizer, &mut [f32]) -> galerkin_data::Result<()>| {
@@ -455,14 +606,14 @@ impl Evaluator {
     }
 
     /// Solves the problem the dataset was made from, from the same inputs without noise. The inverse problem has no solver here.
-    fn solver_row(&self, grid: usize) -> Result<Option<SolverRow>> {
+    fn solver_row(&self, dataset: &Dataset, indices: &[usize], grid: usize) -> Result<Option<SolverRow>> {
         let problem = self.dataset.meta().and_then(|meta| meta.problem.as_ref());
         let (Some(problem), false) = (problem, self.config.data.inverse) else { return Ok(None) };
-        let dataset = self.dataset.clone().subsample_to(grid)?;
+        let dataset = dataset.clone().subsample_to(grid)?;
         let points = dataset.grid()?.points();
         let start = Instant::now();
         let mut errors = Vec::new();
-        for index in &self.indices {
+        for index in indices {
             let pair = dataset.sample(*index)?;
             let input: Vec<f64> = pair.input.values.iter().map(|v| *v as f64).collect();
             let Some(solved) = problem.equation().solve(&input, &points) else { return Ok(None) };
@@ -470,7 +621,7 @@ impl Evaluator {
             let solved: Vec<f32> = solved.iter().map(|v| *v as f32).collect();
             errors.extend(relative_l2(&solved, &pair.target.values, 1)?);
         }
-        let seconds_per_sample = start.elapsed().as_secs_f64() / self.indices.len().max(1) as f64;
+        let seconds_per_sample = start.elapsed().as_secs_f64() / indices.len().max(1) as f64;
         Ok(Some(SolverRow { relative_l2: Summary::of_defined(&errors)?, seconds_per_sample }))
     }
 }

@@ -1,7 +1,7 @@
 //! What a network keeps of the grid it is on: zeros on the ends of closed axes, and symmetry under shifts along periodic ones.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use galerkin::layers::{Mode, TargetNormalizer};
+use galerkin::layers::{Mode, TargetNormalizer, local_means, resized};
 use galerkin::networks::{Network, NetworkConfig};
 use galerkin_data::Array;
 use galerkin_data::normalize::Normalizer;
@@ -187,6 +187,80 @@ fn multilevel_networks_are_counted_kept_and_refused() {
 }
 
 /// Of three levels; `None` where there is none of so many axes.
+/// The native grid: on it nothing changes, not a bit; finer inputs are means over its cells, coarser ones interpolated, and outputs interpolated
+/// back. Axes are on their own: one may be finer and one coarser.
+#[test]
+fn inputs_of_other_grids_are_computed_on_the_native_one() {
+    for (periodic, grid, output) in GRIDS {
+        let resized_output = match grid == output {
+            true => json!("input"),
+            false => json!({ "resized": { "from": grid, "to": output } }),
+        };
+        let configs = [
+            transformer(periodic, &resized_output, "zero"),
+            fno(periodic, &resized_output, "zero", true, 0.25),
+        ];
+        for config in configs.into_iter().chain(multilevel(periodic, &resized_output, "zero", true)) {
+            let plain = init(&config);
+            let network = init(&with_native(&config, json!(grid)));
+            assert_eq!(run(&network, wave(grid, 2), grid), run(&plain, wave(grid, 2), grid), "{periodic:?}");
+            let other: Vec<usize> =
+                grid.iter().enumerate().map(|(k, n)| if k == 1 { n / 2 + 1 } else { 2 * n + 1 }).collect();
+            let shape = [1, other.iter().product(), 2];
+            let x = Tensor::<3>::from_data(TensorData::new(wave(&other, 1), shape), &Device::flex());
+            let coarser: Vec<usize> = other.iter().zip(grid).map(|(n, m)| *n.min(m)).collect();
+            let there = local_means(x.clone(), &other, &coarser, periodic).unwrap();
+            let there = resized(there, &coarser, grid, periodic).unwrap();
+            let computed = plain.forward_points(there, grid, Mode::Evaluate, &mut |_, _, _| {}).unwrap();
+            let to = network.config().output_grid(&other).unwrap();
+            assert_eq!(to, plain.config().output_grid(&other).unwrap());
+            let back = resized(computed, output, &to, periodic).unwrap();
+            let y = network.forward_points(x, &other, Mode::Evaluate, &mut |_, _, _| {}).unwrap();
+            let values = |t: Tensor<3>| t.into_data().try_into_vec::<f32>().unwrap();
+            let (y, back) = (values(y), values(back));
+            assert_eq!(y, back, "{periodic:?} {other:?}");
+            // Interpolation keeps ends that are zero.
+            let ends = y.chunks_exact(2).enumerate().filter(|(at, _)| {
+                let at = place(*at, &to);
+                at.iter()
+                    .zip(&to)
+                    .zip(periodic)
+                    .any(|((i, n), periodic)| !periodic && (*i == 0 || i + 1 == *n))
+            });
+            assert!(ends.flat_map(|(_, y)| y).all(|y| *y == 0.0), "{periodic:?} {to:?}");
+            assert_eq!(network.config().flops(&other).unwrap(), plain.config().flops(grid).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_native_grid_that_cannot_be_is_refused_with_the_way_out() {
+    let network = multilevel(&[true, false], &json!("input"), "free", true).unwrap();
+    let refused = |native: Value| with_native(&network, native).check().unwrap_err().to_string();
+    for native in [json!([8]), json!([8, 9, 8]), json!([0, 9]), json!([8, 70000])] {
+        let error = refused(native.clone());
+        assert!(
+            error.contains("network.native = [") && error.contains("or [] for that of the input"),
+            "{error}"
+        );
+    }
+    let error = refused(json!([4, 9]));
+    assert!(error.contains("they need 5 along every axis") && error.contains("or [] for that"), "{error}");
+    let spectral = with_native(&fno(&[true], &json!("input"), "free", true, 0.0), json!([2]));
+    assert!(spectral.check().unwrap_err().to_string().contains("modes"));
+    let network = with_native(&network, json!([8, 9]));
+    network.check().unwrap();
+    network.check_grid(&[2, 300]).unwrap();
+    let error = network.check_grid(&[8, 1]).unwrap_err().to_string();
+    assert!(error.contains("nothing between its points"), "{error}");
+}
+
+fn with_native(config: &NetworkConfig, native: Value) -> NetworkConfig {
+    let mut config = serde_json::to_value(config).unwrap();
+    config["native"] = native;
+    serde_json::from_value(config).unwrap()
+}
+
 fn multilevel(periodic: &[bool], output: &Value, boundary: &str, coordinates: bool) -> Option<NetworkConfig> {
     let config = json!({
         "kind": "multilevel", "inputs": 2, "outputs": 2, "periodic": periodic, "output": output,

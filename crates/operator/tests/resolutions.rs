@@ -1,11 +1,18 @@
 //! The same weights on several grids: where the grids share points, the outputs agree up to the grids' own error.
 
 use burn::tensor::{Device, Tensor, TensorData};
+use galerkin::evaluate::{Among, Evaluator, Interpolated};
 use galerkin::layers::{AttentionKind, Mode};
 use galerkin::networks::{LiftConfig, Network, NetworkConfig, TransformerConfig};
 use galerkin::presets;
-use serde_json::json;
+use galerkin::run::{RunFolder, Snapshot};
+use galerkin::train::Trainer;
+use galerkin_data::generate::write_dataset;
+use galerkin_data::pde::{Burgers, Coefficient, Darcy, Problem};
+use galerkin_data::random_field::FieldLaw;
+use serde_json::{Value, json};
 use std::f64::consts::TAU;
+use std::ops::ControlFlow;
 
 const KINDS: [AttentionKind; 3] = [AttentionKind::Galerkin, AttentionKind::Fourier, AttentionKind::Softmax];
 
@@ -89,6 +96,88 @@ fn a_padded_fourier_operator() {
     };
     (config.periodic, config.spectral.padding) = (vec![false], 0.25);
     agree(&NetworkConfig::Fno(config), [65, 129, 257].map(|n| vec![n]), 2.0 / 64.0);
+}
+
+/// Trained models keep their errors from half to four times the grid of their training. The inputs have modes that half of the grid still carries:
+/// two on the circle, and three cosines along each axis of the square.
+#[test]
+fn trained_models_keep_their_errors_on_other_grids() {
+    let temporary = tempfile::tempdir().unwrap();
+    let [line, square] = ["line", "square"].map(|name| temporary.path().join(name));
+    let initial = FieldLaw { modes: 2, ..FieldLaw::BURGERS };
+    let burgers = Burgers { points: 256, viscosity: 0.02, tolerance: 1e-6, initial, ..Burgers::default() };
+    let field = FieldLaw { modes: 3, ..FieldLaw::DARCY };
+    let coefficient = Coefficient::Lognormal { location: 0.0, scale: 0.5 };
+    let darcy = Darcy { points: 129, field, coefficient, ..Darcy::default() };
+    for (folder, problem) in [(&line, Problem::Burgers(burgers)), (&square, Problem::Darcy(darcy))] {
+        write_dataset(folder, &problem, 5, 88, |_| ControlFlow::Continue(())).unwrap();
+    }
+    let multilevel = json!({
+        "kind": "multilevel", "inputs": 1, "outputs": 1, "periodic": [true], "native": [64], "boundary": "free",
+        "channels": [16, 24, 32], "convolutions": 1, "encoder_layers": [0, 0, 1], "coordinates": false,
+        "activation": "silu",
+        "encoder": {
+            "attention": "galerkin", "heads": 2, "expansion": 2, "activation": "relu", "head_norm": "layer",
+            "residual_norm": false, "eps": 1e-5, "gain": 0.01, "diagonal": 0.01,
+            "attention_dropout": 0.0, "residual_dropout": 0.0, "hidden_dropout": 0.0,
+        },
+        "decoder": { "kind": "pointwise", "coordinates": false, "layers": 1, "activation": "silu", "dropout": 0.0 },
+    });
+    let narrow =
+        [("network.encoder.width", "24"), ("network.encoder.hidden", "48"), ("network.encoder.layers", "2")];
+    let fno = [("network.spectral.channels", "16"), ("network.spectral.layers", "2")];
+    let lift = [("network.lift.coarse", "9"), ("network.native", "[33, 33]")];
+    let kinds: [(&str, &str, Vec<_>, Option<&Value>); 4] = [
+        ("transformer", "burgers", narrow.to_vec(), None),
+        ("fno", "fno-burgers", fno.to_vec(), None),
+        ("multilevel with a native grid", "fno-burgers", vec![], Some(&multilevel)),
+        ("interpolation with a native grid", "darcy", [&narrow[..], &lift].concat(), None),
+    ];
+    for (kind, preset, more, network) in kinds {
+        let on_a_line = preset != "darcy";
+        let (data, grid) = if on_a_line { (&line, "64") } else { (&square, "33") };
+        let common = [
+            ("data.folder", data.to_str().unwrap()),
+            ("data.grid", grid),
+            ("data.train", "64"),
+            ("data.validation", "8"),
+            ("data.test", "16"),
+            ("train.epochs", "30"),
+            ("train.batch", "4"),
+            ("train.lr", "3e-3"),
+        ];
+        let sets: Vec<_> =
+            common.iter().chain(&more).map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let keys: Vec<_> = sets.iter().map(|(key, _)| key.clone()).collect();
+        let mut config = presets::get(preset).unwrap().with(&sets).unwrap().with_coarse_grid(&keys).unwrap();
+        if let Some(network) = network {
+            config.network = serde_json::from_value(network.clone()).unwrap();
+        }
+        let folder = RunFolder::new(temporary.path().join(kind));
+        Trainer::new(&config).out(folder.path()).run(&mut |_| ControlFlow::Continue(())).unwrap();
+        let evaluator =
+            Evaluator::open(&folder, Snapshot::Last, None, Among::Unseen, &Device::flex()).unwrap();
+        let (trained, grids, between): (_, _, [usize; 2]) =
+            if on_a_line { (64, [32, 128, 256], [45, 91]) } else { (33, [17, 65, 129], [24, 47]) };
+        let error = |grid: usize| evaluator.evaluate_anywhere(grid, 0.0).unwrap().relative_l2.mean;
+        let own = error(trained);
+        let ratios: Vec<f64> = grids.iter().chain(&between).map(|grid| error(*grid) / own).collect();
+        println!("{kind}: {own:.4}, {ratios:.3?}");
+        // Trained: knowing nothing is an error of about one.
+        assert!(own < 0.2, "{kind}: {own}");
+        assert!(ratios.iter().all(|ratio| (ratio - 1.0).abs() < 0.1), "{kind}: {own:.4}, {ratios:.3?}");
+
+        // What `--resolutions` evaluates: from half of the training grid, or a quarter, to the dataset's own.
+        let found = evaluator.resolutions().unwrap();
+        assert!((6..=9).contains(&found.len()), "{kind}: {found:?}");
+        assert!(
+            found.is_sorted() && found.contains(&trained) && found.contains(&grids[0]),
+            "{kind}: {found:?}"
+        );
+        assert_eq!(found.last(), Some(&grids[2]), "{kind}: {found:?}");
+        let made = evaluator.evaluate_anywhere(between[0], 0.0).unwrap();
+        assert_eq!((made.grid, made.interpolated), (between[0], Interpolated::Targets), "{kind}");
+    }
 }
 
 /// The transformer of a preset.

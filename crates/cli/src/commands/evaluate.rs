@@ -3,10 +3,11 @@
 use std::io::{self, Write};
 
 use galerkin::device;
-use galerkin::evaluate::{Among, Evaluation, Evaluator, Metrics, Subject};
+use galerkin::evaluate::{Among, Evaluation, Evaluator, Interpolated, Metrics, Subject};
 use galerkin::metrics::Summary;
 use galerkin::run::{RunFolder, Snapshot};
 
+use super::plot;
 use crate::args;
 use crate::output::{Table, sizes};
 
@@ -20,7 +21,8 @@ pub(super) fn run(args: args::Evaluate) -> anyhow::Result<()> {
     if args.symmetric {
         evaluator = evaluator.symmetric(&folder)?;
     }
-    let mut metrics = on_grids(&evaluator, &folder, &args.grid, &args.noise)?;
+    let grids = if args.resolutions { evaluator.resolutions()? } else { args.grid };
+    let mut metrics = on_grids(&evaluator, &folder, &grids, &args.noise, args.resolutions)?;
     let clear = |metrics: &mut Metrics| metrics.evaluations.iter_mut().for_each(|e| e.per_sample.clear());
     if !args.per_sample {
         clear(&mut metrics);
@@ -29,7 +31,10 @@ pub(super) fn run(args: args::Evaluate) -> anyhow::Result<()> {
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&metrics)?)?;
     } else {
-        table(&metrics.evaluations).write(&mut out)?;
+        match args.resolutions {
+            true => by_resolution(&metrics.evaluations, evaluator.config().data.grid).write(&mut out)?,
+            false => table(&metrics.evaluations).write(&mut out)?,
+        }
         if args.per_sample {
             per_sample(&metrics.evaluations).write(&mut out)?;
         }
@@ -40,6 +45,13 @@ pub(super) fn run(args: args::Evaluate) -> anyhow::Result<()> {
         writeln!(err, "{note}")?;
     }
     clear(&mut metrics);
+    if args.resolutions {
+        let figure = plot::errors_on_grids(evaluator.config(), &metrics.evaluations);
+        match figure.save_in(&folder.figures(), "resolutions") {
+            Ok(()) => writeln!(err, "drew {}.png and .svg", folder.figures().join("resolutions").display())?,
+            Err(error) => writeln!(err, "not drawn: {error:#}")?,
+        }
+    }
     if let Err(error) = metrics.add_to(&folder) {
         // What was asked for was printed; a folder that cannot be written is no reason to fail.
         writeln!(err, "not recorded: {error}")?;
@@ -53,6 +65,7 @@ pub(super) fn on_grids(
     folder: &RunFolder,
     grids: &[usize],
     noises: &[f64],
+    anywhere: bool,
 ) -> anyhow::Result<Metrics> {
     let config = evaluator.config();
     let (grid, noise) = ([evaluator.grid()?], config.data.noise.levels());
@@ -61,7 +74,11 @@ pub(super) fn on_grids(
     let mut evaluations = Vec::new();
     for grid in grids {
         for noise in noises {
-            evaluations.push(evaluator.evaluate(*grid, *noise)?);
+            // What a user names is taken or refused; `--resolutions` names grids between the dataset's points too.
+            evaluations.push(match anywhere {
+                true => evaluator.evaluate_anywhere(*grid, *noise)?,
+                false => evaluator.evaluate(*grid, *noise)?,
+            });
         }
     }
     Ok(Metrics { run: folder.path().into(), name: config.name.clone(), evaluations })
@@ -85,6 +102,13 @@ fn notes(evaluations: &[Evaluation]) -> Vec<String> {
     if zero > 0 {
         notes.push(format!("{zero} samples count in no relative error: their targets are zero everywhere"));
     }
+    let interpolated = |what: Interpolated| evaluations.iter().any(|e| e.interpolated == what);
+    if interpolated(Interpolated::Targets) {
+        notes.push("* the targets are interpolated from the dataset's own grid".into());
+    }
+    if interpolated(Interpolated::Both) {
+        notes.push("** inputs and targets are interpolated from the dataset's own grid".into());
+    }
     notes
 }
 
@@ -97,6 +121,38 @@ fn per_sample(evaluations: &[Evaluation]) -> Table {
         let errors =
             evaluations.iter().map(|e| e.per_sample.get(sample).map_or("-".into(), |e| format!("{e:.3e}")));
         table.row([sample.to_string()].into_iter().chain(errors).collect());
+    }
+    table
+}
+
+/// Errors on the grids of `--resolutions`, each beside that on the grid of the training.
+fn by_resolution(found: &[Evaluation], trained: usize) -> Table {
+    let mut table =
+        Table::new(&["", "grid", "noise", "samples", "rel. L2 mean", "to training grid", "ms/sample"]);
+    for evaluation in found {
+        let Evaluation { points, noise, samples, relative_l2, .. } = evaluation;
+        let mark = match evaluation.interpolated {
+            Interpolated::Nothing => "",
+            Interpolated::Targets => " *",
+            Interpolated::Both => " **",
+        };
+        let base = found.iter().find(|base| base.grid == trained && base.noise == *noise);
+        let ratio = base.map(|base| relative_l2.mean / base.relative_l2.mean);
+        let mut row = |name: &str, noise: f64, mean: f64, ratio: Option<f64>, seconds: f64| {
+            table.row(vec![
+                name.into(),
+                format!("{}{mark}", sizes(points)),
+                noise.to_string(),
+                samples.to_string(),
+                format!("{mean:.3e}"),
+                ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
+                format!("{:.2}", 1e3 * seconds),
+            ]);
+        };
+        row("model", *noise, relative_l2.mean, ratio, evaluation.seconds_per_sample);
+        if let Some(solver) = &evaluation.solver {
+            row("solver", 0.0, solver.relative_l2.mean, None, solver.seconds_per_sample);
+        }
     }
     table
 }
@@ -166,6 +222,7 @@ mod tests {
             grid: 512,
             points: vec![512],
             noise: 0.01,
+            interpolated: Interpolated::Nothing,
             samples: 100,
             relative_l2: summary(1.5e-3),
             channels: Vec::new(),

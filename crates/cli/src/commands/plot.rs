@@ -148,7 +148,7 @@ fn noise_levels(evaluator: &Evaluator, count: usize) -> anyhow::Result<Scene> {
 }
 
 /// A curve per dataset, weights and level of noise, and one of the solver per dataset.
-fn errors_on_grids(config: &RunConfig, evaluations: &[Evaluation]) -> Scene {
+pub(super) fn errors_on_grids(config: &RunConfig, evaluations: &[Evaluation]) -> Scene {
     let mut curves: Vec<Curve> = Vec::new();
     let mut add = |name: String, grid: usize, error: f64| {
         let point = Point { resolution: grid as f64, error, band: None };

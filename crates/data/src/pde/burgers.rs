@@ -75,13 +75,17 @@ impl Equation for Burgers {
         super::check("points", self.points, 1)?;
         check_law(&self.initial, self.initial.modes)?;
         Ok(Box::new(|seed, index| {
-            let stream = Stream { seed, purpose: Purpose::Initial, index };
-            let series = random_field::periodic(&self.initial, &stream);
+            let series = self.series(seed, index);
             let options = Options { tolerance: self.tolerance, ..Options::default() };
             let solution = solve_series(&series, self.viscosity, self.time, self.points, &options)?;
             let input = sample_periodic(&series, self.points);
             Ok(Sample { input: single(&input), target: single(&solution.u) })
         }))
+    }
+
+    fn input(&self, seed: u64, index: u32, points: &[usize]) -> Option<Result<Vec<f64>>> {
+        let sampled = || Ok(sample_periodic(&self.series(seed, index), points[0]));
+        Some(check_law(&self.initial, self.initial.modes).and_then(|()| sampled()))
     }
 
     fn solve(&self, input: &[f64], points: &[usize]) -> Option<Result<Vec<f64>>> {
@@ -91,6 +95,13 @@ impl Equation for Burgers {
     /// The field is as likely everywhere and with either sign.
     fn symmetries(&self) -> &'static [&'static str] {
         &["shift x", "flip x -u0 -u"]
+    }
+}
+
+impl Burgers {
+    /// The initial values of a sample.
+    fn series(&self, seed: u64, index: u32) -> Vec<Complex<f64>> {
+        random_field::periodic(&self.initial, &Stream { seed, purpose: Purpose::Initial, index })
     }
 }
 

@@ -102,13 +102,18 @@ impl Equation for Darcy {
         check_law(&self.field, self.field.modes.saturating_mul(self.field.modes))?;
         let solver = Solver::new(self.points)?;
         Ok(Box::new(move |seed, index| {
-            let stream = Stream { seed, purpose: Purpose::Coefficient, index };
-            let mut a = random_field::neumann(&self.field, &stream, self.points);
-            a.iter_mut().for_each(|g| *g = self.coefficient.of(*g));
+            let a = self.coefficient_of(seed, index, self.points);
             let options = Options { tolerance: self.tolerance, ..Options::default() };
             let solution = solver.solve(&a, &vec![self.source; a.len()], &options)?;
             Ok(Sample { input: single(&a), target: single(&solution.u) })
         }))
+    }
+
+    fn input(&self, seed: u64, index: u32, points: &[usize]) -> Option<Result<Vec<f64>>> {
+        let &[n, columns] = points else { return None };
+        let made = || Ok(self.coefficient_of(seed, index, n));
+        let law = || check_law(&self.field, self.field.modes.saturating_mul(self.field.modes));
+        (n == columns).then(|| law().and_then(|()| made()))
     }
 
     fn solve(&self, input: &[f64], _: &[usize]) -> Option<Result<Vec<f64>>> {
@@ -126,6 +131,16 @@ impl Equation for Darcy {
 
     fn eigenfunctions(&self, input: &[f64], n: usize, count: usize) -> Option<Result<Vec<Eigenpair>>> {
         Some(eigen::eigenfunctions(input, n, count))
+    }
+}
+
+impl Darcy {
+    /// The coefficient of a sample on n × n vertices.
+    fn coefficient_of(&self, seed: u64, index: u32, n: usize) -> Vec<f64> {
+        let stream = Stream { seed, purpose: Purpose::Coefficient, index };
+        let mut a = random_field::neumann(&self.field, &stream, n);
+        a.iter_mut().for_each(|g| *g = self.coefficient.of(*g));
+        a
     }
 }
 

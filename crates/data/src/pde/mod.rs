@@ -42,6 +42,12 @@ pub trait Equation {
     /// A function that makes sample `index` of a seed, after what all samples share was prepared.
     fn sampler(&self) -> Result<Sampler<'_>>;
 
+    /// The input of sample `index` of a seed on a grid of so many points along each axis, its own or another: what the sample would be made from there.
+    fn input(&self, seed: u64, index: u32, points: &[usize]) -> Option<Result<Vec<f64>>> {
+        let _ = (seed, index, points);
+        None
+    }
+
     /// The target of an input on a grid of so many points, by a classical solver.
     fn solve(&self, input: &[f64], points: &[usize]) -> Option<Result<Vec<f64>>> {
         let _ = (input, points);

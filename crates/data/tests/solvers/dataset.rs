@@ -33,6 +33,37 @@ fn samples(problem: &Problem, count: u32) -> Vec<Sample> {
     samples
 }
 
+/// On its own grid a problem makes the input of the sample, to the bit; on a grid of which that is every second point the same values there, up to the
+/// roundings of another transform, but where a coefficient jumps.
+#[test]
+fn inputs_are_made_on_any_grid() {
+    for problem in problems() {
+        let (grid, sample) = (problem.grid(), problem.sample(9, 3).unwrap());
+        let input = |points: &[usize]| problem.equation().input(9, 3, points).unwrap().unwrap();
+        let own: Vec<f32> = input(&grid.points()).iter().map(|v| *v as f32).collect();
+        assert_eq!(own, sample.input);
+        let fine: Vec<usize> =
+            grid.axes.iter().map(|axis| 2 * axis.intervals() + usize::from(!axis.periodic)).collect();
+        let values = input(&fine);
+        let side = fine[0];
+        let kept: Vec<f64> = match fine.len() {
+            1 => values.iter().copied().step_by(2).collect(),
+            _ => (0..values.len())
+                .filter(|at| at / side % 2 == 0 && at % side % 2 == 0)
+                .map(|at| values[at])
+                .collect(),
+        };
+        assert_eq!(kept.len(), own.len());
+        let largest = own.iter().fold(0.0f64, |m, v| m.max(f64::from(v.abs())));
+        let off = kept.iter().zip(&own).filter(|(a, b)| (*a - f64::from(**b)).abs() > 1e-6 * largest);
+        // A field within a rounding of the cut may fall on its other side.
+        assert!(off.count() <= if fine.len() == 1 { 0 } else { 1 });
+        // And between the points of its own grid.
+        let odd: Vec<usize> = grid.axes.iter().map(|axis| axis.points + 6).collect();
+        assert_eq!(input(&odd).len(), odd.iter().product::<usize>());
+    }
+}
+
 #[test]
 fn samples_have_the_same_bits_with_any_number_of_threads() {
     for problem in problems() {

@@ -434,13 +434,9 @@ impl Network {
         self.check_input(&x, grid)?;
         let (inner, output) = (self.config.inner_grid(grid), self.config.output_grid(grid)?);
         let computed = self.config.output_grid(inner)?;
-        let periodic = self.config.periodic();
         let y = self.compute(self.on_inner_grid(x, grid)?, inner, at, mode, observe)?;
-        let y = resized(y, &computed, &output, periodic)?;
-        Ok(match self.config.boundary() {
-            Boundary::Free => y,
-            Boundary::Zero => without_ends(y, &output, periodic),
-        })
+        // Closed axes keep their ends, and zeros on them.
+        resized(y, &computed, &output, self.config.periodic())
     }
 
     /// An input on the grid that it is computed on: local means along axes that are finer, linear interpolation along those that are coarser.
@@ -481,10 +477,15 @@ impl Network {
             _ => return Err(Error::setting("coordinates", "a transformer needs them")),
         };
         observe("regressor", &y, &output);
-        match &self.normalizer {
-            Some(normalizer) => normalizer.denormalize(y, &output, self.config.periodic()),
-            None => Ok(y),
-        }
+        let periodic = self.config.periodic();
+        let y = match &self.normalizer {
+            Some(normalizer) => normalizer.denormalize(y, &output, periodic)?,
+            None => y,
+        };
+        Ok(match self.config.boundary() {
+            Boundary::Free => y,
+            Boundary::Zero => without_ends(y, &output, periodic),
+        })
     }
 
     /// The network with the normaliser of its targets.
