@@ -149,7 +149,7 @@ fn trained_models_keep_their_errors_on_other_grids() {
         let sets: Vec<_> =
             common.iter().chain(&more).map(|(key, value)| (key.to_string(), value.to_string())).collect();
         let keys: Vec<_> = sets.iter().map(|(key, _)| key.clone()).collect();
-        let mut config = presets::get(preset).unwrap().with(&sets).unwrap().with_coarse_grid(&keys).unwrap();
+        let mut config = presets::get(preset).unwrap().with(&sets).unwrap().with_grids(&keys).unwrap();
         if let Some(network) = network {
             config.network = serde_json::from_value(network.clone()).unwrap();
         }
