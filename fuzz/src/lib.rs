@@ -1,7 +1,10 @@
 //! What the targets share: everything that can be asked of a file, and what must be true of every answer.
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use galerkin_data::Array;
 use galerkin_data::io::{File, torch};
 
 /// Opens bytes as a file, lists it and reads all of it. An error names the file, values are as many as the shape says and no more
@@ -69,4 +72,52 @@ pub fn scratch() -> tempfile::TempDir {
     let memory = PathBuf::from("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     made.expect("a folder for files of the fuzzer")
+}
+
+/// Shapes and bits by name: values may be NaN, which equals nothing.
+pub fn bits(arrays: &BTreeMap<String, Array>) -> BTreeMap<&str, (&[usize], Vec<u32>)> {
+    let bits = |array: &Array| array.values.iter().map(|value| value.to_bits()).collect();
+    arrays.iter().map(|(name, array)| (name.as_str(), (&array.shape[..], bits(array)))).collect()
+}
+
+/// The memory of targets without AddressSanitizer, where libFuzzer does not see what is asked for: `-malloc_limit_mb` does nothing there.
+pub struct Bounded;
+
+impl Bounded {
+    /// As `fuzz/run` says to libFuzzer.
+    const MOST: usize = 512 << 20;
+
+    /// An allocator may not unwind.
+    fn check(bytes: usize) {
+        if bytes > Self::MOST {
+            eprintln!("{bytes} bytes at once\n{}", std::backtrace::Backtrace::force_capture());
+            std::process::abort();
+        }
+    }
+}
+
+// SAFETY: every method hands its arguments on to `System` as they are, so the caller's promises are those that `System` asks for.
+unsafe impl GlobalAlloc for Bounded {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Self::check(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        Self::check(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        Self::check(size);
+        // SAFETY: as above.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
 }

@@ -389,8 +389,9 @@ fn described(section: &str, key: &str) -> Option<&'static str> {
 fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<()> {
     let parsed = format!("value = {value}").parse::<toml::Table>();
     let value = match parsed {
-        Ok(mut table) => table.remove("value").expect("just parsed"),
-        Err(_) => toml::Value::String(value.to_string()),
+        // Behind a line break there may be another setting, which is none of this one.
+        Ok(mut table) if table.len() == 1 => table.remove("value").expect("just parsed"),
+        _ => toml::Value::String(value.to_string()),
     };
     let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
     let mut place = table;
@@ -487,6 +488,26 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_encoder_layers_that_are_nowhere_have_a_meaning_too() {
+        let multilevel = |eps: &str| {
+            let encoder = format!(
+                "{{ attention = 'galerkin', heads = 1, expansion = 2, activation = 'relu', head_norm = 'layer', residual_norm = false, eps = {eps}, \
+                 gain = 0.0, diagonal = 0.0, attention_dropout = 0.0, residual_dropout = 0.0, hidden_dropout = 0.0 }}"
+            );
+            let decoder =
+                "{ kind = 'pointwise', coordinates = false, layers = 0, activation = 'relu', dropout = 0.0 }";
+            let network = format!(
+                "{{ kind = 'multilevel', inputs = 1, outputs = 1, periodic = [true], boundary = 'free', channels = [4], convolutions = 1, \
+                 encoder_layers = [0], coordinates = false, activation = 'relu', encoder = {encoder}, decoder = {decoder} }}"
+            );
+            presets::get("fno-burgers").unwrap().with(&sets(&[("network", network.as_str())]))
+        };
+        assert!(multilevel("1e-5").is_ok(), "{:?}", multilevel("1e-5"));
+        let error = multilevel("nan").unwrap_err().to_string();
+        assert!(error.contains("eps = NaN"), "{error}");
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         let config = presets::get("burgers").unwrap();
         let error = |key: &str, value: &str| config.with(&sets(&[(key, value)])).unwrap_err().to_string();
@@ -497,9 +518,13 @@ mod tests {
         assert!(error("train.batch", "0").contains("train.batch = 0"));
         assert!(error("train.batch", "4611686018427387904").contains("a step takes"));
         assert!(error("train.batch.size", "0").contains("batch is a value"));
+        assert!(error("train.batch", "4\nepochs = 3").contains("invalid type: string"));
         assert!(error("train.lr", "-1").contains("train.lr = -1"));
         assert!(error("loss.channels", "[1, 2]").contains("the network has 1 outputs"));
         assert!(error("schedule.kind", "sine").contains("unknown variant `sine`"));
+        let narrow = sets(&[("network.encoder.width", "2"), ("network.encoder.heads", "1")]);
+        let error = presets::get("darcy").unwrap().with(&narrow).unwrap_err().to_string();
+        assert!(error.contains("it must be at least 3"), "{error}");
         let fno = presets::get("fno-darcy").unwrap();
         let error = fno.with(&sets(&[("network.encoder.width", "3")])).unwrap_err().to_string();
         assert!(error.contains("unknown field `encoder`"), "{error}");

@@ -131,8 +131,9 @@ impl Weights {
             ));
         }
         let (config, shape) = (network.config(), &mean.shape);
-        let fits =
-            shape.last() == Some(&config.channels()[1]) && [1, config.axes() + 1].contains(&shape.len());
+        let fits = shape.last() == Some(&config.channels()[1])
+            && [1, config.axes() + 1].contains(&shape.len())
+            && !mean.values.is_empty();
         if !fits {
             let expected = format!(
                 "({} of points, channels = {})",
@@ -140,6 +141,10 @@ impl Weights {
                 config.channels()[1]
             );
             return Err(self.content(MEAN, expected, format!("shape {shape:?}")));
+        }
+        if deviation.shape != *shape {
+            let expected = format!("shape {shape:?}, that of `{MEAN}`");
+            return Err(self.content(DEVIATION, expected, format!("shape {:?}", deviation.shape)));
         }
         let device = network.devices().into_iter().next().unwrap_or_default();
         let fit = Normalizer::new(mean, deviation)?;

@@ -197,17 +197,18 @@ fn files_that_do_not_fit() {
     refused(load_into(network(&line, 1), &path), &["normalizer.mean", "an axis of points", "[2, 2, 1]"]);
     whole.clone().add("normalizer.mean", &[4, 1]).write(&path);
     refused(load_into(network(&line, 1), &path), &["both `normalizer.mean` and `normalizer.std`"]);
-    for shape in [&[4][..], &[4, 2]] {
+    for shape in [&[4][..], &[4, 2], &[0, 1]] {
         let mut file = whole.clone();
         file.add("normalizer.mean", shape).add("normalizer.std", shape).write(&path);
         refused(
             load_into(network(&line, 1), &path),
-            &["normalizer.mean", "channels = 1", &format!("{shape:?}")],
+            &["model.safetensors", "normalizer.mean", "channels = 1", &format!("{shape:?}")],
         );
     }
     let mut file = whole.clone();
     file.add("normalizer.mean", &[4, 1]).add("normalizer.std", &[2, 1]).write(&path);
-    refused(load_into(network(&line, 1), &path), &["deviation of a normaliser", "[4, 1]", "[2, 1]"]);
+    let words = ["model.safetensors", "normalizer.std", "[4, 1]", "[2, 1]"];
+    refused(load_into(network(&line, 1), &path), &words);
     let mut file = whole.clone();
     file.header["__metadata__"]["normalizer.eps"] = json!("0.1");
     file.add("normalizer.mean", &[4, 1]).add("normalizer.std", &[4, 1]).write(&path);

@@ -76,6 +76,18 @@ impl EncoderLayerConfig {
     /// `Ok` if its numbers have a meaning.
     pub fn check(&self) -> Result<()> {
         self.attention.check()?;
+        self.check_numbers()?;
+        if !self.norm_after && self.attention.norm == HeadNorm::None {
+            return Err(Error::setting(
+                "encoder layer without norm",
+                "one is needed inside the heads or after the residuals",
+            ));
+        }
+        Ok(())
+    }
+
+    /// `Ok` if those numbers have a meaning that belong to no width.
+    pub(crate) fn check_numbers(&self) -> Result<()> {
         check_rates("encoder layer", &[self.attention.dropout, self.residual_dropout, self.hidden_dropout])?;
         for (name, value) in
             [("eps", self.eps), ("gain", self.attention.gain), ("diagonal", self.attention.diagonal)]
@@ -83,12 +95,6 @@ impl EncoderLayerConfig {
             if !value.is_finite() || (name == "eps" && value <= 0.0) {
                 return Err(Error::setting(format!("encoder layer: {name} = {value}"), "it is out of range"));
             }
-        }
-        if !self.norm_after && self.attention.norm == HeadNorm::None {
-            return Err(Error::setting(
-                "encoder layer without norm",
-                "one is needed inside the heads or after the residuals",
-            ));
         }
         Ok(())
     }

@@ -111,18 +111,29 @@ pub struct Convolution {
 impl DownsamplerConfig {
     /// Convolutions uniform in ±1/√(9·inputs), as PyTorch has it.
     pub fn init(&self, builder: &mut Builder) -> Result<Downsampler> {
-        check_sizes("downsampler", &[("inputs", self.inputs)])?;
-        check_rates("downsampler", &[self.dropout])?;
-        if self.outputs < 3 {
-            let what = format!("downsampler: outputs = {}", self.outputs);
-            return Err(Error::setting(what, "three convolutions share them"));
-        }
+        self.check()?;
         let (w, third) = (self.outputs, self.outputs / 3);
         let sizes = [[self.inputs, w], [w, third], [third, third], [third, w - 2 * third]];
         Ok(Downsampler {
             convolutions: sizes.map(|sizes| Convolution::init(sizes, builder)).to_vec(),
             config: *self,
         })
+    }
+
+    /// `Ok` if its numbers have a meaning.
+    pub(crate) fn check(&self) -> Result<()> {
+        check_sizes("downsampler", &[("inputs", self.inputs)])?;
+        check_rates("downsampler", &[self.dropout])?;
+        match self.outputs {
+            3.. => Ok(()),
+            outputs => {
+                let what = format!("downsampler: outputs = {outputs}");
+                Err(Error::setting(
+                    what,
+                    "three convolutions share the width of the encoder; it must be at least 3",
+                ))
+            }
+        }
     }
 }
 

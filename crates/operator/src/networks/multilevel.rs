@@ -183,6 +183,8 @@ impl MultilevelConfig {
         }
         check_rates("network", &[self.dropout])?;
         check_sizes("network.encoder", &[("expansion", self.encoder.expansion)])?;
+        // A config without encoder layers has these too, and a weight file has no word for a number that is none.
+        self.layer(0).check_numbers()?;
         for level in (0..levels).filter(|level| self.encoder_layers[*level] > 0) {
             let layer = self.layer(level);
             check_sizes("network.encoder", &[("features times expansion", layer.hidden)])?;

@@ -210,7 +210,10 @@ impl TransformerConfig {
                 "network.lift.kind = \"interpolation\"",
                 "it is for closed axes; take \"pointwise\"",
             )),
-            LiftConfig::Interpolation(config) => config.check(),
+            LiftConfig::Interpolation(config) => {
+                config.check()?;
+                self.downsampler(config).check()
+            }
         }
     }
 
