@@ -71,6 +71,7 @@ fn wrong_words_are_wrong_usage() {
         "import --out d",
         "import a.mat --out d --subsample 0",
         "info d --figure d.pdf",
+        "evaluate run --resolutions --grid 64",
         "bench --threads 0",
         "bench pytorch --repetitions 0",
     ] {
