@@ -49,7 +49,7 @@ fn inputs_are_made_on_any_grid() {
         let kept: Vec<f64> = match fine.len() {
             1 => values.iter().copied().step_by(2).collect(),
             _ => (0..values.len())
-                .filter(|at| at / side % 2 == 0 && at % side % 2 == 0)
+                .filter(|at| (at / side).is_multiple_of(2) && (at % side).is_multiple_of(2))
                 .map(|at| values[at])
                 .collect(),
         };

@@ -383,7 +383,7 @@ impl Network {
         &self.config
     }
 
-    /// Of inputs on any grid that the modes allow; on any at all of a network with a native grid.
+    /// Of inputs on any grid that the modes allow; with a native grid, on any with two points along every axis.
     ///
     /// # Shapes
     ///

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 /// What is measured.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "a measured process holds one")]
 pub(in crate::commands) enum MeasuredConfig {
     Network(NetworkConfig),
     Encoder(EncoderConfig),
