@@ -158,7 +158,9 @@ fn preconditioned_optimisers_go_on_to_the_same_bytes_with_other_threads() {
         };
         let (whole, parts) = (format!("{kind}-whole"), format!("{kind}-parts"));
         run(&whole, "1", None);
-        [150, 300].map(|milliseconds| run(&parts, "2", Some(milliseconds)));
+        for milliseconds in [150, 300] {
+            run(&parts, "2", Some(milliseconds));
+        }
         run(&parts, "3", None);
         for file in ["model.safetensors", "best.safetensors", "log.jsonl", "config.toml"] {
             let [one, other] = [&whole, &parts].map(|run| std::fs::read(desk.path(run).join(file)).unwrap());
