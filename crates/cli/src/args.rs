@@ -219,7 +219,7 @@ pub struct Law {
 Examples:
   galerkin info datasets/burgers
   galerkin info datasets/burgers --figure burgers.svg
-  galerkin info runs/burgers
+  galerkin info runs/burgers --reaches 1.2e-3
   galerkin info burgers_data_R10.mat")]
 pub struct Info {
     /// A dataset folder, the folder of a run, or a file of MATLAB, HDF5, numpy, safetensors or PyTorch
@@ -228,6 +228,9 @@ pub struct Info {
     /// Draw the first samples of a dataset, as .png or .svg [default: the name of the dataset, .png, here]
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "", value_parser = figure)]
     pub figure: Option<PathBuf>,
+    /// When the validation error of a run came down to this and stayed there; may be repeated
+    #[arg(long, value_name = "ERROR")]
+    pub reaches: Vec<f64>,
     /// Let compressed variables of a file grow to so many times its size
     #[arg(long, value_name = "FACTOR", default_value_t = 100)]
     pub expand: u64,
@@ -316,6 +319,7 @@ Examples:
   galerkin evaluate runs/burgers --grid 512 --grid 2048 --grid 8192
   galerkin evaluate runs/burgers --resolutions
   galerkin evaluate runs/darcy-inverse --noise 0 --noise 0.01 --noise 0.1 --json
+  galerkin evaluate runs/burgers --break-even
 
 Evaluated are the test samples of the run, or all samples of --data. The table is also written to metrics.json in the folder of
 the run.")]
@@ -343,6 +347,9 @@ pub struct Evaluate {
     /// The mean over the flips and transpositions of the run, 2ᵏ times the cost for k of them
     #[arg(long)]
     pub symmetric: bool,
+    /// Beside a classical solver of the network's accuracy: times, and after how many queries data and training have paid
+    #[arg(long, conflicts_with = "resolutions")]
+    pub break_even: bool,
     /// One JSON object instead of a table
     #[arg(long)]
     pub json: bool,

@@ -1,5 +1,7 @@
 //! Errors of a trained model on a dataset: on any grid, with any noise, beside the classical solver where the problem is known.
 
+mod break_even;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,6 +13,7 @@ use galerkin_data::normalize::Normalizer;
 use galerkin_data::{Array, Dataset, Grid};
 use serde::{Deserialize, Serialize};
 
+pub use self::break_even::{BreakEven, Reach, milliseconds};
 use crate::config::{DataConfig, RunConfig};
 use crate::error::{Error, Result};
 use crate::metrics::{Summary, l_infinity, relative_h1, relative_l2, relative_l2_of_channel};
@@ -58,6 +61,9 @@ pub struct Evaluation {
     /// The solver of the problem, on the same inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solver: Option<SolverRow>,
+    /// The solver on a coarser grid, where it is as accurate; measured if it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub break_even: Option<BreakEven>,
 }
 
 impl Evaluation {
@@ -512,6 +518,7 @@ impl Evaluator {
             per_sample: errors.into_iter().map(|error| error.unwrap_or(f64::INFINITY)).collect(),
             seconds_per_sample: seconds / count.max(1) as f64,
             solver: self.solver_row(dataset, indices, grid)?,
+            break_even: None,
         })
     }
 

@@ -84,10 +84,7 @@ pub fn propose(dataset: &Dataset, folder: &Path, kind: NetworkKind) -> Result<Ru
             augment: declared(dataset)?,
         },
         // Attention leaves its path if the rate grows too fast; Fourier operators do not.
-        schedule: Schedule::OneCycle {
-            peak: 0.3,
-            rise: if kind == NetworkKind::Fno { 0 } else { 200 },
-        },
+        schedule: Schedule::OneCycle { peak: 0.3, rise: if kind == NetworkKind::Fno { 0 } else { 200 } },
         optimizer: OptimizerConfig::Adam(AdamConfig { beta2: 0.99, ..AdamConfig::default() }),
         checkpoint: CheckpointConfig { every_steps: 0, every_minutes: 2.0 },
     };
@@ -195,7 +192,9 @@ impl RunConfig {
             }
         }
         match &mut self.network {
-            NetworkConfig::Transformer(TransformerConfig { lift: LiftConfig::Interpolation(lift), .. }) => {
+            NetworkConfig::Transformer(TransformerConfig {
+                lift: LiftConfig::Interpolation(lift), ..
+            }) => {
                 let (fine, coarse) = (lift.fine, lift.coarse);
                 if !is_set("network.lift.fine") {
                     lift.fine = self.data.grid;
@@ -216,7 +215,8 @@ impl RunConfig {
                 }
             }
             NetworkConfig::Multilevel(network) => {
-                if let (OutputGrid::Resized(sizes), Some(coarse)) = (&mut network.output, &mut self.data.coarse)
+                if let (OutputGrid::Resized(sizes), Some(coarse)) =
+                    (&mut network.output, &mut self.data.coarse)
                     && !is_set("network.output")
                 {
                     let axes = sizes.from.len();

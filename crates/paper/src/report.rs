@@ -60,6 +60,9 @@ impl ErrorReport {
             }
         }
         head.extend(["epochs", "best", "samples", "hours"].map(String::from));
+        if let Some(goal) = self.protocol.goal {
+            head.push(format!("minutes to {goal:e}"));
+        }
         let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
         for (row, outcome) in self.rows() {
             let compared =
@@ -85,6 +88,14 @@ impl ErrorReport {
                     seconds.map_or("-".into(), |seconds| format!("{:.2}", seconds / 3600.0)),
                 ],
             });
+            if self.protocol.goal.is_some() {
+                cells.push(match outcome {
+                    None => String::new(),
+                    Some(outcome) => outcome
+                        .seconds_to_goal()
+                        .map_or("-".into(), |seconds| format!("{:.1}", seconds / 60.0)),
+                });
+            }
             table.row(cells);
         }
         table
@@ -93,14 +104,15 @@ impl ErrorReport {
     /// All numbers.
     pub fn csv(&self) -> String {
         let mut text = String::from(
-            "row,grid,noise,relative_l2_last,relative_l2_best,paper,best_epoch,epochs,samples,seconds,diverged\n",
+            "row,grid,noise,relative_l2_last,relative_l2_best,paper,best_epoch,epochs,samples,seconds,seconds_to_goal,diverged\n",
         );
         let word = |error: Option<f64>| error.map_or(String::new(), |error| format!("{error:e}"));
+        let whole = |seconds: Option<f64>| seconds.map_or(String::new(), |seconds| format!("{seconds:.0}"));
         for Comparison { row, outcome, trial, last, best, paper } in self.comparisons() {
             let RowOutcome { history, samples, seconds, .. } = outcome;
             let _ = writeln!(
                 text,
-                "{},{},{},{},{},{},{},{},{samples},{},{}",
+                "{},{},{},{},{},{},{},{},{samples},{},{},{}",
                 row.id,
                 trial.grid,
                 trial.noise,
@@ -109,7 +121,8 @@ impl ErrorReport {
                 word(paper),
                 history.best().map_or(0, |best| best.epoch),
                 history.epochs.len(),
-                seconds.map_or(String::new(), |seconds| format!("{seconds:.0}")),
+                whole(*seconds),
+                whole(outcome.seconds_to_goal()),
                 history.diverged
             );
         }
@@ -129,6 +142,12 @@ impl ErrorReport {
              files. Numbers of the paper are its own: the best epoch on its test samples, trained on the grid of its column heading in the \
              paper. Hours are those of training, on a machine that may have had other work.\n"
         );
+        if let Some(goal) = self.protocol.goal {
+            let _ = writeln!(
+                text,
+                "Minutes to {goal:e} are those until the end of the first epoch from which on the validation error is no larger.\n"
+            );
+        }
         text.push_str(&self.table().markdown());
         text.push_str("\n![validation errors](figures/convergence.svg)\n\n");
         for name in pictures {
@@ -201,6 +220,8 @@ fn column_name(trial: &Trial) -> String {
 mod tests {
     use super::*;
     use crate::experiment::{Experiment, Scale};
+    use galerkin::clock::Reached;
+    use galerkin_data::clock::Spent;
 
     /// One run that is over, one that diverged in its first epoch, and the others not run.
     fn report() -> ErrorReport {
@@ -211,11 +232,17 @@ mod tests {
             epochs: 6,
             samples: 128,
             seconds: None,
+            reached: None,
             last: vec![],
             best: vec![],
         };
         let ended = RowOutcome {
             seconds: Some(1800.0),
+            reached: Some(Reached {
+                epoch: 4,
+                step: 64,
+                spent: Some(Spent { seconds: 1230.0, cpu_seconds: None, threads: 2 }),
+            }),
             last: vec![2e-3, 3e-3],
             best: vec![1e-3, 4e-3],
             ..diverged.clone()
@@ -227,17 +254,17 @@ mod tests {
     fn errors_stand_beside_the_papers() {
         let report = report();
         let expected = "\
-|  | n = 128 | best epoch's | paper | n = 512 | best epoch's | epochs | best | samples | hours |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-| FNO1d | 2.000 | 1.000 | 4.373 | 3.000 | 4.000 | 0 of 6 | - | 128 | 0.50 |
-| FT, regular norm | diverged | diverged | 1.400 | diverged | diverged | 0 of 6 | - | 128 | - |
-| GT, regular norm | - | - | 2.181 | - | - | not run |  |  |  |
+|  | n = 128 | best epoch's | paper | n = 512 | best epoch's | epochs | best | samples | hours | minutes to 1.2e-3 |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| FNO1d | 2.000 | 1.000 | 4.373 | 3.000 | 4.000 | 0 of 6 | - | 128 | 0.50 | 20.5 |
+| FT, regular norm | diverged | diverged | 1.400 | diverged | diverged | 0 of 6 | - | 128 | - | - |
+| GT, regular norm | - | - | 2.181 | - | - | not run |  |  |  |  |
 ";
         assert_eq!(report.table().markdown(), expected);
         let csv = report.csv();
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!(lines.len(), 1 + 2 + 2, "{csv}");
-        assert_eq!(lines[2], "burgers-fno,512,0,3e-3,4e-3,,0,0,128,1800,false");
+        assert_eq!(lines[2], "burgers-fno,512,0,3e-3,4e-3,,0,0,128,1800,1230,false");
         assert!(lines[3].starts_with("burgers-ft-residual,128,0,,,1.4e-3,"), "{csv}");
         let text = report.readme("By hand.\n", &["samples".into()]);
         assert!(text.contains("in units of 1e-3,") && text.contains("![samples](figures/samples.png)"));

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use galerkin::clock::training_spent;
+use galerkin::clock::{Reached, reaches, training_spent};
 use galerkin::config::RunConfig;
 use galerkin::device::Device;
 use galerkin::evaluate::{Among, Evaluation, Evaluator};
@@ -41,10 +41,19 @@ pub struct RowOutcome {
     pub samples: usize,
     /// How long it was trained, if it has a clock.
     pub seconds: Option<f64>,
+    /// When its validation error reached the goal of the protocol, if it did.
+    pub reached: Option<Reached>,
     /// Mean relative L² errors with the weights of the last step, for every trial of the row; nothing if the run diverged.
     pub last: Vec<f64>,
     /// The same with the weights of the smallest validation error; nothing if there was no epoch.
     pub best: Vec<f64>,
+}
+
+impl RowOutcome {
+    /// What it took to the goal of the protocol, if it has reached it and has a clock.
+    pub fn seconds_to_goal(&self) -> Option<f64> {
+        Some(self.reached?.spent?.seconds)
+    }
 }
 
 impl Row {
@@ -81,7 +90,13 @@ impl Row {
     }
 
     /// What came out of its run, which ended with this history. Trials that were not evaluated yet are evaluated now.
-    pub fn outcome(&self, folder: &RunFolder, history: History, device: &Device) -> Result<RowOutcome> {
+    pub fn outcome(
+        &self,
+        folder: &RunFolder,
+        history: History,
+        goal: Option<f64>,
+        device: &Device,
+    ) -> Result<RowOutcome> {
         let last = match history.diverged {
             true => Vec::new(),
             false => self.errors(folder, Snapshot::Last, device)?,
@@ -93,8 +108,12 @@ impl Row {
         };
         let (config, spent) = (self.config()?, training_spent(folder));
         let seconds = spent.map(|spent| spent.seconds);
+        let reached = match goal {
+            Some(goal) => reaches(folder, goal)?,
+            None => None,
+        };
         let (epochs, samples) = (config.train.epochs, config.data.train);
-        Ok(RowOutcome { history, epochs, samples, seconds, last, best })
+        Ok(RowOutcome { history, epochs, samples, seconds, reached, last, best })
     }
 
     /// Mean relative L² error of every trial.

@@ -69,11 +69,14 @@ pub struct BenchOptions {
 Examples:
   galerkin bench pytorch --python venv/bin/python
   galerkin bench pytorch --python venv/bin/python burgers-gt encoder --out results
+  galerkin bench pytorch --python venv/bin/python --train datasets/burgers --epochs 100 --grid 512 --run runs/pytorch
 
 Both halves read the same weights and inputs. Their outputs must agree to 1e-4 and their gradients to 1e-3 before a time is taken. Fourier
 attention has a second row in which PyTorch multiplies K by V first, as we do; the paper's code does not. Fourier and softmax attention have
 one more in which PyTorch goes through the n x n weights step by step and drops half of them, as the authors' code does; what is compared
-before are outputs without dropout. How to get a Python with torch is in benches/pytorch/README.md.")]
+before are outputs without dropout. With --train PyTorch trains the Galerkin transformer of the preset burgers from our initial weights, on
+the samples and batches of `galerkin train burgers`; `galerkin info` and `galerkin evaluate` take its run for any other. How to get a Python
+with torch is in benches/pytorch/README.md.")]
 pub struct PytorchArgs {
     /// A Python with torch, numpy and safetensors
     #[arg(long, value_name = "PATH", default_value = "python3")]
@@ -81,6 +84,18 @@ pub struct PytorchArgs {
     /// Let PyTorch compile its networks (torch.compile)
     #[arg(long)]
     pub compile: bool,
+    /// Measure nothing, but train the preset burgers in PyTorch on a dataset of ours
+    #[arg(long, value_name = "DATASET", requires = "run", conflicts_with_all = ["rows", "compile", "repetitions", "seconds", "out"])]
+    pub train: Option<PathBuf>,
+    /// Folder of that run, new or empty
+    #[arg(long, value_name = "RUN", requires = "train")]
+    pub run: Option<PathBuf>,
+    /// Its epochs [default: those of the preset]
+    #[arg(long, value_name = "N", requires = "train", value_parser = clap::value_parser!(u32).range(1..))]
+    pub epochs: Option<u32>,
+    /// Its grid [default: that of the preset]
+    #[arg(long, value_name = "n", requires = "train")]
+    pub grid: Option<usize>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub options: BenchOptions,

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use galerkin::device;
-use galerkin::evaluate::{Among, Evaluation, Evaluator, Interpolated, Metrics, Subject};
+use galerkin::evaluate::{Among, Evaluation, Evaluator, Interpolated, Metrics, Subject, milliseconds};
 use galerkin::metrics::Summary;
 use galerkin::run::{RunFolder, Snapshot};
 
@@ -21,8 +21,17 @@ pub(super) fn run(args: args::Evaluate) -> anyhow::Result<()> {
     if args.symmetric {
         evaluator = evaluator.symmetric(&folder)?;
     }
+    if args.break_even {
+        let trained = evaluator.config().data.noise.levels();
+        evaluator.check_break_even(if args.noise.is_empty() { &trained } else { &args.noise })?;
+    }
     let grids = if args.resolutions { evaluator.resolutions()? } else { args.grid };
     let mut metrics = on_grids(&evaluator, &folder, &grids, &args.noise, args.resolutions)?;
+    if args.break_even {
+        for evaluation in &mut metrics.evaluations {
+            evaluation.break_even = Some(evaluator.break_even(evaluation, &folder)?);
+        }
+    }
     let clear = |metrics: &mut Metrics| metrics.evaluations.iter_mut().for_each(|e| e.per_sample.clear());
     if !args.per_sample {
         clear(&mut metrics);
@@ -34,6 +43,13 @@ pub(super) fn run(args: args::Evaluate) -> anyhow::Result<()> {
         match args.resolutions {
             true => by_resolution(&metrics.evaluations, evaluator.config().data.grid).write(&mut out)?,
             false => table(&metrics.evaluations).write(&mut out)?,
+        }
+        if args.break_even {
+            writeln!(out)?;
+            break_even(&metrics.evaluations).write(&mut out)?;
+            for found in metrics.evaluations.iter().filter_map(|evaluation| evaluation.break_even.as_ref()) {
+                writeln!(out, "{}", found.sentence())?;
+            }
         }
         if args.per_sample {
             per_sample(&metrics.evaluations).write(&mut out)?;
@@ -157,6 +173,37 @@ fn by_resolution(found: &[Evaluation], trained: usize) -> Table {
     table
 }
 
+/// Network and classical solver of the same accuracy.
+fn break_even(evaluations: &[Evaluation]) -> Table {
+    let mut table = Table::new(&[
+        "grid",
+        "error",
+        "solver's grid",
+        "its error",
+        "its ms/sample",
+        "model's",
+        "data, min",
+        "training, min",
+        "queries to pay",
+    ]);
+    let minutes = |seconds: Option<f64>| seconds.map_or("unknown".into(), |s| format!("{:.1}", s / 60.0));
+    for evaluation in evaluations {
+        let Some(found) = &evaluation.break_even else { continue };
+        table.row(vec![
+            sizes(&evaluation.points),
+            format!("{:.3e}", evaluation.relative_l2.mean),
+            sizes(&found.points),
+            format!("{:.3e}", found.solver_error),
+            milliseconds(found.solver_seconds),
+            milliseconds(found.network_seconds),
+            minutes(found.data_seconds),
+            minutes(found.training_seconds),
+            found.queries.map_or("-".into(), |queries| format!("{:.0}", queries.ceil())),
+        ]);
+    }
+    table
+}
+
 /// A row of the model, and one of the solver where there is one.
 pub(super) fn table(found: &[Evaluation]) -> Table {
     let mut table = Table::new(&[
@@ -231,6 +278,7 @@ mod tests {
             per_sample: Vec::new(),
             seconds_per_sample: 4.9e-3,
             solver: Some(SolverRow { relative_l2: summary(4e-5), seconds_per_sample: 0.055 }),
+            break_even: None,
         };
         let fine = evaluation.clone();
         (evaluation.points, evaluation.relative_h1, evaluation.solver) = (vec![85, 85], None, None);

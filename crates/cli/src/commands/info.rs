@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use galerkin::clock::{Reached, reaches};
 use galerkin::config::DataConfig;
 use galerkin::evaluate::Metrics;
 use galerkin::layers::AttentionKind;
@@ -26,7 +27,11 @@ pub(super) fn run(args: Info) -> anyhow::Result<()> {
         if args.figure.is_some() {
             bail!("{0}: `galerkin plot {0}` draws the figures of a run", args.path.display());
         }
-        return print_run(&folder);
+        return print_run(&folder, &args.reaches);
+    }
+    if !args.reaches.is_empty() && args.path.exists() {
+        let (what, why) = ("--reaches".into(), format!("{} is no folder of a run", args.path.display()));
+        bail!(galerkin::Error::Setting { what, why });
     }
     if args.path.is_dir() {
         let dataset = Dataset::open(&args.path)?;
@@ -84,13 +89,14 @@ fn print_dataset(path: &Path, dataset: &Dataset, meta: &Meta) -> anyhow::Result<
     Ok(table.write(&mut out)?)
 }
 
-fn print_run(folder: &RunFolder) -> anyhow::Result<()> {
+fn print_run(folder: &RunFolder, errors: &[f64]) -> anyhow::Result<()> {
     // Everything is read before anything is said.
     let config = folder.config()?;
     let last = folder.weights_file(Snapshot::Last);
     let last = last.exists().then(|| weights::load(last)).transpose()?;
     let history = folder.history()?;
     let metrics = Metrics::read(folder)?;
+    let reached = errors.iter().map(|error| reaches(folder, *error)).collect::<galerkin::Result<Vec<_>>>()?;
     let mut out = io::stdout().lock();
     writeln!(out, "{}: run {}", folder.path().display(), shown(&config.name))?;
     let DataConfig { folder: data, grid, coarse, train, validation, test, noise, .. } = &config.data;
@@ -117,6 +123,9 @@ fn print_run(folder: &RunFolder) -> anyhow::Result<()> {
             best.epoch
         )?;
     }
+    for (error, reached) in errors.iter().zip(reached) {
+        writeln!(out, "  reaches    {error:e}: {}", when(reached))?;
+    }
     if !history.damaged.is_empty() {
         let [lines, first] = [history.damaged.len(), history.damaged[0]];
         writeln!(out, "  damaged    {lines} lines of log.jsonl, the first one line {first}")?;
@@ -127,6 +136,17 @@ fn print_run(folder: &RunFolder) -> anyhow::Result<()> {
         writeln!(out, "  evaluated  {error} on grid {}, noise {noise}{of}", sizes(&evaluation.points))?;
     }
     Ok(())
+}
+
+/// `from epoch 61 on, after 35.2 minutes (33.9 of CPU time on each of 2 threads)`.
+fn when(reached: Option<Reached>) -> String {
+    let Some(Reached { epoch, spent, .. }) = reached else { return "not reached".into() };
+    let Some(spent) = spent else { return format!("from epoch {epoch} on; the run has no clock of it") };
+    let minutes = |seconds: f64| number(seconds / 60.0);
+    let undisturbed = spent.undisturbed().map_or(String::new(), |seconds| {
+        format!(" ({} of CPU time on each of {} threads)", minutes(seconds), spent.threads)
+    });
+    format!("from epoch {epoch} on, after {} minutes{undisturbed}", minutes(spent.seconds))
 }
 
 /// `galerkin attention, 4 layers of 96`.

@@ -85,6 +85,47 @@ fn a_missing_python_is_said_with_the_way_to_get_one() {
     assert!(error.contains("no/python") && error.contains("benches/pytorch/README.md"), "{error}");
 }
 
+/// `GALERKIN_PYTHON=venv/bin/python cargo test --release -p galerkin-cli --test cli -- --ignored pytorch_takes_the_same_steps`
+#[test]
+#[ignore = "needs a Python with torch, named by GALERKIN_PYTHON"]
+fn pytorch_takes_the_same_steps() {
+    let python = std::env::var("GALERKIN_PYTHON").expect("a Python with torch");
+    let python = std::path::absolute(python).unwrap();
+    let desk = Desk::new();
+    desk.works("generate burgers --samples 120 --grid 256 --modes 128 --tolerance 1e-6 --out data -q");
+    desk.works("train burgers --data data --set data.grid=64 --set train.epochs=1 --out ours -q");
+    let words = "bench pytorch --train data --grid 64 --epochs 1 --run theirs -q --python";
+    let said = desk.works(&format!("{words} {}", python.display()));
+    assert!(said.starts_with("trained theirs: 12 steps, validation error "), "{said}");
+    let numbers = |run: &str, key: &str| -> Vec<f64> {
+        let log = std::fs::read_to_string(desk.path(run).join("log.jsonl")).unwrap();
+        let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        lines.filter_map(|line| line[key].as_f64()).collect()
+    };
+    // Roundings of f32 are some 1e-6 in a step and grow with every step; the wrong batch, rate or loss shows at 1e-2.
+    for (key, most) in
+        [("loss", 1e-4), ("lr", 1e-9), ("beta1", 1e-9), ("gradient_norm", 1e-3), ("train_loss", 1e-4)]
+    {
+        let [ours, theirs] = ["ours", "theirs"].map(|run| numbers(run, key));
+        assert_eq!(ours.len(), theirs.len(), "{key}");
+        assert!(!ours.is_empty());
+        for (step, (one, other)) in ours.iter().zip(&theirs).enumerate() {
+            assert!((one - other).abs() <= most * one.abs(), "{key} {step}: {one}, in PyTorch {other}");
+        }
+    }
+    // Both on the same test samples.
+    let error = |run: &str| -> f64 {
+        let said = desk.works(&format!("evaluate {run} --json"));
+        let found: serde_json::Value = serde_json::from_str(&said).unwrap();
+        found["evaluations"][0]["relative_l2"]["mean"].as_f64().unwrap()
+    };
+    let [ours, theirs] = ["ours", "theirs"].map(error);
+    assert!((ours - theirs).abs() <= 1e-3 * ours, "{ours}, in PyTorch {theirs}");
+    assert!(desk.works("info theirs --reaches 10").contains("reaches    1e1: from epoch 1 on, after "));
+    let error = desk.fails(&format!("{words} {}", python.display()), 2);
+    assert!(error.contains("--run theirs: a run is here already"), "{error}");
+}
+
 /// Programs that stand in for Python.
 #[cfg(unix)]
 mod stand_ins {

@@ -74,6 +74,9 @@ fn wrong_words_are_wrong_usage() {
         "evaluate run --resolutions --grid 64",
         "bench --threads 0",
         "bench pytorch --repetitions 0",
+        "bench pytorch --train d",
+        "bench pytorch --train d --run r --seconds 3",
+        "bench pytorch --epochs 3",
     ] {
         desk.fails(words, 2);
     }

@@ -1,6 +1,7 @@
 //! The real binary in temporary folders.
 
 mod bench;
+mod costs;
 mod demo;
 mod faults;
 mod generate;

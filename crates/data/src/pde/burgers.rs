@@ -92,6 +92,14 @@ impl Equation for Burgers {
         Some(solve(input, self.viscosity, self.time, points[0]))
     }
 
+    /// The solution is a Fourier series, which any grid samples.
+    fn solver(&self, _: &[usize], to: &[usize], tolerance: f64) -> Option<Result<super::Solver<'_>>> {
+        let (options, points) = (Options { tolerance, ..Options::default() }, to[0]);
+        Some(Ok(Box::new(move |u0| {
+            Ok(solve_series(&coefficients(u0)?, self.viscosity, self.time, points, &options)?.u)
+        })))
+    }
+
     /// The field is as likely everywhere and with either sign.
     fn symmetries(&self) -> &'static [&'static str] {
         &["shift x", "flip x -u0 -u"]

@@ -120,6 +120,17 @@ impl Equation for Darcy {
         Some(solve(input, &vec![self.source; input.len()], self.tolerance))
     }
 
+    /// The solution between the vertices is bilinear.
+    fn solver(&self, from: &[usize], to: &[usize], tolerance: f64) -> Option<Result<super::Solver<'_>>> {
+        let solver = match Solver::new(from[0]) {
+            Ok(solver) => solver,
+            Err(error) => return Some(Err(error)),
+        };
+        let options = Options { tolerance, ..Options::default() };
+        let (from, to, source) = (from[0], to[0], vec![self.source; from[0] * from[0]]);
+        Some(Ok(Box::new(move |a| Ok(bilinear(&solver.solve(a, &source, &options)?.u, from, to)))))
+    }
+
     /// The source is the same everywhere, and no direction of the square is special to the field.
     fn symmetries(&self) -> &'static [&'static str] {
         &["flip x", "flip y", "transpose"]
@@ -191,6 +202,27 @@ pub struct Solution {
 pub fn solve(a: &[f64], f: &[f64], tolerance: f64) -> Result<Vec<f64>> {
     let n = a.len().isqrt();
     Ok(Solver::new(n)?.solve(a, f, &Options { tolerance, ..Options::default() })?.u)
+}
+
+/// Values at n × n vertices of the square, brought to m × m vertices.
+fn bilinear(u: &[f64], n: usize, m: usize) -> Vec<f64> {
+    // Vertex i of m lies at j + t of n, with j < n − 1.
+    let places: Vec<(usize, f64)> = (0..m)
+        .map(|i| {
+            let (intervals, at) = ((m - 1).max(1), i * (n - 1));
+            let j = (at / intervals).min(n - 2);
+            (j, (at - j * intervals) as f64 / intervals as f64)
+        })
+        .collect();
+    let mut values = Vec::with_capacity(m * m);
+    for &(row, s) in &places {
+        let [above, below] = [row, row + 1].map(|row| &u[row * n..(row + 1) * n]);
+        values.extend(places.iter().map(|&(j, t)| {
+            let between = |row: &[f64]| row[j] + t * (row[j + 1] - row[j]);
+            between(above) + s * (between(below) - between(above))
+        }));
+    }
+    values
 }
 
 /// A grid with its factorised preconditioner, shared by all samples and threads.

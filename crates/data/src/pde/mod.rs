@@ -54,6 +54,13 @@ pub trait Equation {
         None
     }
 
+    /// A function from inputs on a grid of `from` points to targets on one of `to` points, by a classical solver with this tolerance on the grid of the
+    /// input, after what all samples share was prepared.
+    fn solver(&self, from: &[usize], to: &[usize], tolerance: f64) -> Option<Result<Solver<'_>>> {
+        let _ = (from, to, tolerance);
+        None
+    }
+
     /// Changes that make another sample of one, as `train.augment` names them: axes are those of the grid, channels those of
     /// [`channels`](Self::channels). The law of the inputs has them too.
     fn symmetries(&self) -> &'static [&'static str] {
@@ -74,6 +81,14 @@ pub trait Equation {
 
 /// Makes sample `index` of a seed.
 pub type Sampler<'a> = Box<dyn Fn(u64, u32) -> Result<Sample> + Sync + 'a>;
+
+/// Solves a problem from an input.
+pub type Solver<'a> = Box<dyn Fn(&[f64]) -> Result<Vec<f64>> + Sync + 'a>;
+
+/// The targets of many inputs, on all threads of the current pool.
+pub fn solve_all(solver: &Solver, inputs: &[Vec<f64>]) -> Result<Vec<Vec<f64>>> {
+    inputs.par_iter().with_max_len(1).map(|input| solver(input)).collect()
+}
 
 /// An input and its target, each on the problem's grid, row by row.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,3 +1,4 @@
+use crate::relative_error;
 use galerkin_data::clock::DatasetClock;
 use galerkin_data::generate::{checksum, write_dataset};
 use galerkin_data::pde::{self, Burgers, Coefficient, Darcy, Problem, Sample};
@@ -241,5 +242,47 @@ fn impossible_problems_are_errors_that_name_the_sample() {
     ] {
         let error = problem.sample(9, 4).unwrap_err();
         assert!(error.to_string().contains("sample 4"), "{error}");
+    }
+}
+
+/// On the grid of the input a problem's solver with its own tolerance is what made the targets; to other grids it takes their points or what lies between.
+#[test]
+fn a_solver_answers_on_any_grid() {
+    let [burgers, darcy] = problems();
+    for (problem, tolerance, from, to) in [(burgers, 1e-8, 64, 256), (darcy, 1e-10, 29, 57)] {
+        let (equation, axes) = (problem.equation(), problem.grid().axes.len());
+        let grid = |n: usize| vec![n; axes];
+        let inputs: Vec<Vec<f64>> =
+            samples(&problem, 3).iter().map(|s| s.input.iter().map(|v| f64::from(*v)).collect()).collect();
+        let solve = |to: usize, tolerance| {
+            let solver = equation.solver(&grid(from), &grid(to), tolerance).unwrap().unwrap();
+            pde::solve_all(&solver, &inputs).unwrap()
+        };
+        let same = solve(from, tolerance);
+        for (input, solved) in inputs.iter().zip(&same) {
+            assert_eq!(*solved, equation.solve(input, &grid(from)).unwrap().unwrap());
+        }
+        let fine = solve(to, tolerance);
+        let rough = solve(from, 1e-3);
+        for ((same, fine), rough) in same.iter().zip(&fine).zip(&rough) {
+            let kept: Vec<f64> = (0..from.pow(axes as u32))
+                .map(|at| match axes {
+                    1 => fine[at * to / from],
+                    _ => fine[2 * (at / from) * to + 2 * (at % from)],
+                })
+                .collect();
+            // The same numbers by other sums.
+            assert!(relative_error(&kept, same) < 1e-13, "{:e}", relative_error(&kept, same));
+            let error = relative_error(rough, same);
+            assert!(error > 1e-12 && error < 1e-2, "tolerance 1e-3: {error:e}");
+            if axes == 2 {
+                // Halfway along the first row inside, and in the middle of four.
+                let at = |i: usize, j: usize| same[i * from + j];
+                let between = 0.5 * (at(1, 3) + at(1, 4));
+                assert!((fine[2 * to + 7] - between).abs() < 1e-14);
+                let middle = 0.25 * (at(1, 3) + at(1, 4) + at(2, 3) + at(2, 4));
+                assert!((fine[3 * to + 7] - middle).abs() < 1e-14);
+            }
+        }
     }
 }

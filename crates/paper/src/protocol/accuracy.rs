@@ -54,7 +54,8 @@ pub(super) fn inverse(scale: Scale) -> Vec<Row> {
         cases.push(("-141", 141, 36, 0.01, Some(2.552)));
     }
     let row = |(name, fine, coarse, noise, paper): (&str, usize, usize, f64, Option<f64>)| {
-        let (id, label) = (format!("accuracy-inverse-{noise}{name}"), format!("{fine} to {coarse}, ε = {noise}"));
+        let (id, label) =
+            (format!("accuracy-inverse-{noise}{name}"), format!("{fine} to {coarse}, ε = {noise}"));
         let mut row = Row::new(id, label, "darcy-inverse-multilevel", scale);
         row.set("data.grid", fine);
         row.set("data.coarse", coarse);

@@ -5,6 +5,7 @@ mod network;
 mod prepare;
 mod process;
 mod pytorch;
+mod pytorch_training;
 mod report;
 mod rows;
 mod scale;
@@ -24,7 +25,10 @@ use crate::output::Table;
 pub(super) fn run(args: Bench) -> anyhow::Result<()> {
     match args.kind {
         None => alone(&args.options),
-        Some(BenchKind::Pytorch(args)) => pytorch::run(&args),
+        Some(BenchKind::Pytorch(args)) => match (&args.train, &args.run) {
+            (Some(data), Some(run)) => pytorch_training::run(&args, data, run),
+            _ => pytorch::run(&args),
+        },
         Some(BenchKind::Scale(args)) => scale::run(&args),
         Some(BenchKind::Measure(args)) => measure::run(&args),
     }

@@ -17,9 +17,10 @@ use crate::args::{BenchOptions, Pass, PytorchArgs};
 use crate::output::Table;
 
 /// PyTorch's half, which needs nothing but a folder and a Python.
-const SCRIPTS: [(&str, &str); 2] = [
+const SCRIPTS: [(&str, &str); 3] = [
     ("models.py", include_str!("../../../../../benches/pytorch/models.py")),
     ("measure.py", include_str!("../../../../../benches/pytorch/measure.py")),
+    ("train.py", include_str!("../../../../../benches/pytorch/train.py")),
 ];
 
 /// Outputs differ by the rounding of f32 through tens of layers: some 10⁻⁶. A part that is missing or wrong shows at 10⁻².
@@ -34,9 +35,9 @@ const AUTHORS: &str = "PyTorch, as the authors' code";
 
 /// What the other half runs on.
 #[derive(Debug, Deserialize)]
-struct Versions {
-    python: String,
-    torch: String,
+pub(super) struct Versions {
+    pub(super) python: String,
+    pub(super) torch: String,
 }
 
 /// How far the halves are apart; `None` where PyTorch does not fit into memory.
@@ -50,9 +51,7 @@ pub(super) fn run(args: &PytorchArgs) -> anyhow::Result<()> {
     let how = &args.options;
     let chosen = choose(rows(how.tiny)?, &how.rows)?;
     let folder = tempfile::tempdir().context("a temporary folder")?;
-    for (name, text) in SCRIPTS {
-        write_whole(folder.path().join(name), text.as_bytes())?;
-    }
+    write_scripts(folder.path())?;
     let script = folder.path().join("measure.py");
     let versions = versions(&args.python, &script)?;
     say(how, &format!("Python {}, torch {}", versions.python, versions.torch))?;
@@ -200,8 +199,16 @@ fn compare(name: &str, pass: Pass, agreement: &Agreement, measured: &[Measured])
     ]
 }
 
+/// Puts all scripts into a folder.
+pub(super) fn write_scripts(folder: &Path) -> anyhow::Result<()> {
+    for (name, text) in SCRIPTS {
+        write_whole(folder.join(name), text.as_bytes())?;
+    }
+    Ok(())
+}
+
 /// Of a Python that has all it needs; anything else is wrong usage.
-fn versions(python: &Path, script: &Path) -> anyhow::Result<Versions> {
+pub(super) fn versions(python: &Path, script: &Path) -> anyhow::Result<Versions> {
     let wrong = |why: String| {
         let why = format!(
             "{why}; benches/pytorch/README.md says how to get a Python with torch, numpy and safetensors"

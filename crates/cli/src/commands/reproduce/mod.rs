@@ -54,8 +54,11 @@ fn reproduce(
             train(row, args, device)?;
         }
     }
-    let outcomes =
-        protocol.rows.iter().map(|row| outcome(row, args, device)).collect::<anyhow::Result<Vec<_>>>()?;
+    let outcomes = protocol
+        .rows
+        .iter()
+        .map(|row| outcome(row, protocol.goal, args, device))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     if outcomes.iter().all(Option::is_none) {
         bail!("{}: nothing was run at this scale yet", experiment.name());
     }
@@ -151,10 +154,15 @@ fn train(row: &Row, args: &Reproduce, device: &Device) -> anyhow::Result<()> {
 }
 
 /// The errors of a run that is over; `None` of others.
-fn outcome(row: &Row, args: &Reproduce, device: &Device) -> anyhow::Result<Option<RowOutcome>> {
+fn outcome(
+    row: &Row,
+    goal: Option<f64>,
+    args: &Reproduce,
+    device: &Device,
+) -> anyhow::Result<Option<RowOutcome>> {
     let folder = folder(row, args);
     match stage(row, &folder)? {
         Stage::Begun(_) => Ok(None),
-        Stage::Ended(history) => Ok(Some(row.outcome(&folder, history, device)?)),
+        Stage::Ended(history) => Ok(Some(row.outcome(&folder, history, goal, device)?)),
     }
 }
