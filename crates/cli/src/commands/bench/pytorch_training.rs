@@ -21,7 +21,11 @@ use super::process::say;
 use super::pytorch::{versions, write_scripts};
 use crate::args::PytorchArgs;
 
-/// Makes the folder of a run of the preset, with all that the other half needs to take the same steps, and calls it.
+/// What the authors' code has, and the preset has otherwise.
+const AUTHORS: [(&str, &str); 3] =
+    [("optimizer.kind", "adam"), ("optimizer.beta2", "0.999"), ("train.augment", "[]")];
+
+/// Makes the folder of a run of the preset with the authors' training, with all that the other half needs to take the same steps, and calls it.
 pub(super) fn run(args: &PytorchArgs, data: &Path, run: &Path) -> anyhow::Result<()> {
     if RunFolder::new(run).config_file().exists() {
         let (what, why) = (format!("--run {}", run.display()), "a run is here already".into());
@@ -32,10 +36,11 @@ pub(super) fn run(args: &PytorchArgs, data: &Path, run: &Path) -> anyhow::Result
     let versions = versions(&args.python, &scripts.path().join("measure.py"))?;
     say(&args.options, &format!("Python {}, torch {}", versions.python, versions.torch))?;
 
-    let mut config = presets::get("burgers")?;
+    let sets = AUTHORS.map(|(key, value)| (key.to_string(), value.to_string()));
+    let mut config = presets::get("burgers")?.with(&sets)?;
     config.data.folder = data.into();
     config.train.epochs = args.epochs.unwrap_or(config.train.epochs);
-    let mut set = Vec::new();
+    let mut set: Vec<String> = sets.into_iter().map(|(key, _)| key).collect();
     if let Some(grid) = args.grid {
         config.data.grid = grid;
         set.push("data.grid".to_string());
