@@ -279,7 +279,7 @@ Without a preset or a file a network and a training are proposed for the dataset
 are those that `galerkin config` prints: network.encoder.attention, data.grid, train.epochs, loss.gamma and the others.
 RAYON_NUM_THREADS sets the number of threads, which changes no bit of the result.")]
 pub struct Train {
-    /// A preset (burgers, darcy, darcy-inverse, darcy-inverse-multilevel, darcy-multilevel, fno-burgers, fno-darcy) or a file
+    /// A file, or burgers, darcy, darcy-inverse, darcy-multilevel, darcy-inverse-multilevel, fno-burgers or fno-darcy
     #[arg(value_name = "PRESET|CONFIG.toml")]
     pub what: Option<String>,
     /// The dataset [default: that of the preset or the file]

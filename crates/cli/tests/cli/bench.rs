@@ -93,7 +93,8 @@ fn pytorch_takes_the_same_steps() {
     let python = std::path::absolute(python).unwrap();
     let desk = Desk::new();
     desk.works("generate burgers --samples 120 --grid 256 --modes 128 --tolerance 1e-6 --out data -q");
-    let authors = "--set optimizer.kind=adam --set optimizer.beta2=0.999 --set train.augment=[]";
+    let authors =
+        "--set optimizer.kind=adam --set optimizer.beta2=0.999 --set train.lr=1e-3 --set train.augment=[]";
     desk.works(&format!(
         "train burgers --data data --set data.grid=64 --set train.epochs=1 {authors} --out ours -q"
     ));

@@ -84,7 +84,8 @@ impl Evaluator {
 
         let view = self.view(evaluation.grid, evaluation.noise)?;
         let samples = Samples::load(&self.dataset, &view, &self.indices, None, &self.device)?;
-        let network_seconds = fastest(samples.len(), || self.predict(&samples, &view).map(drop))?;
+        let network_seconds =
+            fastest(samples.len(), || self.predict(&self.dataset, &samples, &view).map(drop))?;
 
         let data = &self.config.data;
         let data_seconds = DatasetClock::read(&data.folder)

@@ -149,10 +149,11 @@ impl Row {
         }
     }
 
-    /// Adam, and samples as they are.
+    /// Adam with the paper's largest rate, and samples as they are.
     fn set_adam(&mut self, beta2: f64) {
         self.set("optimizer.kind", "adam");
         self.set("optimizer.beta2", beta2);
+        self.set("train.lr", 1e-3);
         self.set("train.augment", "[]");
     }
 

@@ -22,8 +22,8 @@ use super::pytorch::{versions, write_scripts};
 use crate::args::PytorchArgs;
 
 /// What the authors' code has, and the preset has otherwise.
-const AUTHORS: [(&str, &str); 3] =
-    [("optimizer.kind", "adam"), ("optimizer.beta2", "0.999"), ("train.augment", "[]")];
+const AUTHORS: [(&str, &str); 4] =
+    [("optimizer.kind", "adam"), ("optimizer.beta2", "0.999"), ("train.lr", "1e-3"), ("train.augment", "[]")];
 
 /// Makes the folder of a run of the preset with the authors' training, with all that the other half needs to take the same steps, and calls it.
 pub(super) fn run(args: &PytorchArgs, data: &Path, run: &Path) -> anyhow::Result<()> {
