@@ -146,9 +146,10 @@ pub(super) fn corrections(scale: Scale) -> Vec<Row> {
             ],
         ),
     ];
-    let rows = changes.into_iter().map(|(id, label, settings)| {
+    // Rows of the quick scale have another optimiser, without a β₂.
+    let changes = changes.into_iter().filter(|(id, ..)| scale != Scale::Quick || *id != "-beta2");
+    let rows = changes.map(|(id, label, settings)| {
         let mut row = transformer(format!("burgers-gt-heads{id}"), label, Galerkin, Heads, scale);
-        row.set_adam(0.999);
         for (key, value) in settings {
             row.set(key, value);
         }
