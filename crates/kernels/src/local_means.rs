@@ -8,7 +8,7 @@
 //! y[k, l] = Σ_{i,j} W₁[k, i] W₂[l, j] x[i, j],   W[k, i] = |cell k of m ∩ cell i of n| / |cell k of m|
 //! ```
 //!
-//! Rows of W sum to 1, and Σ_k |cell k| y[k] = Σ_i |cell i| x[i]: constants stay, and so does the integral. Lengths of cells are whole numbers in the
+//! Rows of W sum to 1: constants stay. So does the integral, the sum of all values weighed by the lengths of their cells. Lengths of cells are whole numbers in the
 //! unit 1/(2(n − 1)(m − 1)), or 1/(2nm) of a periodic axis: equal grids are the identity without rounding. Both directions gather, as in
 //! [`resize`](crate::resize): every row is written by one thread, and every sum has one order. Nothing is saved.
 
