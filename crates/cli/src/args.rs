@@ -40,7 +40,7 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// The whole job in two minutes: generate, train, evaluate, draw
+    /// The whole job in three minutes: generate, train, evaluate, draw
     Demo(Demo),
     /// Make a dataset by solving an equation many times
     #[command(subcommand)]
