@@ -238,6 +238,33 @@ fn square_problems_go_from_data_to_figures() {
     }
 }
 
+/// Its grids, what is interpolated on which, errors beside those on the grid of the training, and the figure.
+#[test]
+fn errors_on_a_range_of_grids_are_tabled_and_drawn() {
+    let desk = with_data();
+    desk.works(&format!("train burgers --data data {SMALL} --set train.epochs=4 --out run -q"));
+    let said = desk.run("evaluate run --resolutions");
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let mut lines = said.out.lines();
+    assert!(lines.next().unwrap().contains("to training grid"), "{}", said.out);
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split_whitespace().collect()).collect();
+    let models: Vec<&Vec<&str>> = rows.iter().filter(|row| row[0] == "model").collect();
+    let grids: Vec<usize> = models.iter().map(|row| row[1].parse().unwrap()).collect();
+    assert!(grids.is_sorted() && [32, 64, 128].iter().all(|grid| grids.contains(grid)), "{grids:?}");
+    for (row, grid) in models.iter().zip(&grids) {
+        // Grids between the dataset's points have targets that are interpolated.
+        assert_eq!(row[2] == "*", 128 % grid != 0, "{row:?}");
+        let ratio: f64 = row[row.len() - 2].parse().unwrap();
+        assert!(if *grid == 64 { ratio == 1.0 } else { ratio > 0.0 }, "{row:?}");
+    }
+    assert_eq!(said.err.contains("* the targets are interpolated"), grids.iter().any(|grid| 128 % grid != 0));
+    assert!(said.err.contains("drew run/figures/resolutions.png and .svg"), "{}", said.err);
+    for end in ["png", "svg"] {
+        assert!(desk.path(&format!("run/figures/resolutions.{end}")).exists());
+    }
+    assert!(desk.works("info run").contains("on grid 32"));
+}
+
 /// Relative L² error on the test samples of the mean of the others, on the grid of training or the coarse one.
 fn mean_as_output(desk: &Desk, inverse: bool) -> f64 {
     let data = galerkin_data::Dataset::open(desk.path("data")).unwrap().subsample_to(33).unwrap();
