@@ -198,7 +198,7 @@ fn none() -> String {
     "none".into()
 }
 
-/// Which settings stand in which section, of all kinds of a section or of one. Kinds that have the same key say the same of it.
+/// Which settings stand in which section, of all kinds of a section or of one.
 const SECTIONS: &[(&str, &str, &[(&str, &str)])] = &[
     ("", "", RunConfig::SETTINGS),
     ("data", "", DataConfig::SETTINGS),
@@ -278,7 +278,7 @@ impl RunConfig {
     /// The file with what every setting says of itself.
     pub fn to_commented_toml(&self) -> String {
         let mut text = "# `galerkin train FILE.toml --out RUN` trains it.\n".to_string();
-        let mut section = String::new();
+        let (mut section, mut kind) = (String::new(), String::new());
         let mut statement = String::new();
         for line in self.to_toml().split_terminator('\n') {
             statement.push_str(line);
@@ -288,9 +288,13 @@ impl RunConfig {
                 continue;
             }
             if let Some(name) = statement.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-                section = name.to_string();
+                (section, kind) = (name.to_string(), String::new());
             }
-            let words = statement.split_once(" = ").and_then(|(key, _)| described(&section, key));
+            // Of a section of several kinds it is the first setting.
+            if let Some(name) = statement.strip_prefix("kind = ") {
+                kind = name.trim_matches('"').to_string();
+            }
+            let words = statement.split_once(" = ").and_then(|(key, _)| described(&section, &kind, key));
             match words {
                 Some(words) => text.push_str(&format!("{statement:<36} # {words}\n")),
                 None => text.push_str(&format!("{statement}\n")),
@@ -376,9 +380,9 @@ impl RunConfig {
     }
 }
 
-/// What a setting says of itself.
-fn described(section: &str, key: &str) -> Option<&'static str> {
-    let sections = SECTIONS.iter().filter(|(name, ..)| *name == section);
+/// What a setting says of itself, in a section of this kind.
+fn described(section: &str, kind: &str, key: &str) -> Option<&'static str> {
+    let sections = SECTIONS.iter().filter(|(name, of, _)| *name == section && ["", kind].contains(of));
     sections
         .flat_map(|(.., settings)| *settings)
         .find(|(name, _)| *name == key)
@@ -438,6 +442,18 @@ mod tests {
             }
             assert_eq!(RunConfig::parse(&text, Path::new("test"), &[]).unwrap(), config);
         }
+    }
+
+    /// Keys that several kinds of a section have say what they mean in this one.
+    #[test]
+    fn comments_are_those_of_the_kind() {
+        let text = |name: &str| presets::get(name).unwrap().to_commented_toml();
+        let [multilevel, transformer] = [text("darcy-multilevel"), text("burgers")];
+        let pointwise = PointwiseConfig::SETTINGS.iter().find(|(key, _)| *key == "layers").unwrap().1.trim();
+        let spectral = SpectralConfig::SETTINGS.iter().find(|(key, _)| *key == "layers").unwrap().1.trim();
+        assert_ne!(pointwise, spectral);
+        assert!(multilevel.contains(pointwise) && !multilevel.contains(spectral), "{multilevel}");
+        assert!(transformer.contains(spectral) && !transformer.contains(pointwise), "{transformer}");
     }
 
     #[test]
