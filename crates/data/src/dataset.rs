@@ -123,6 +123,23 @@ impl Dataset {
         })
     }
 
+    /// Writes a folder from arrays in memory, whole or not at all, and opens it: `meta` without checksums, and the arrays by the names of their
+    /// files, `inputs.npy`, `targets.npy`, and of points `points.npy`, `weights.npy`, `cells.npy`, `offsets.npy` and `cell_offsets.npy`.
+    pub fn write(path: impl AsRef<Path>, mut meta: Meta, arrays: &[(String, Array)]) -> Result<Self> {
+        let path = path.as_ref();
+        meta.check()?;
+        folder::write_folder(path, |partial| {
+            for (name, array) in arrays {
+                meta.checksums.insert(name.clone(), folder::write_array(&partial.join(name), array)?);
+            }
+            folder::write_meta(&meta, partial)?;
+            // What does not fit together leaves no folder behind.
+            Self::open_unverified(partial)?;
+            Ok(meta)
+        })?;
+        Self::open(path)
+    }
+
     /// From arrays (samples, points…, channels) on one grid. Channels are called by their numbers.
     pub fn from_arrays(inputs: Array, targets: Array, grid: Grid) -> Result<Self> {
         let names = [("input", &inputs), ("target", &targets)]

@@ -12,11 +12,14 @@
 //!
 //! Of targets at other points than the inputs, names begin with `target_`.
 
+use std::ffi::OsString;
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::Array;
 use crate::error::{Error, Result};
-use crate::io::{read_text, source::Source, write_whole};
+use crate::io::{FolderLock, npy, read_text, source::Source, write_whole};
 use crate::meta::Meta;
 
 /// Name of the description.
@@ -65,6 +68,56 @@ pub(crate) fn read_meta(folder: &Path) -> Result<Meta> {
 pub(crate) fn write_meta(meta: &Meta, folder: &Path) -> Result<()> {
     let text = toml::to_string(meta).map_err(|error| Error::setting(META, error.to_string()))?;
     write_whole(folder.join(META), text.as_bytes())
+}
+
+/// An error if the folder is there.
+pub(crate) fn check_free(folder: &Path) -> Result<()> {
+    match folder.exists() {
+        true => Err(Error::Exists { path: folder.into() }),
+        false => Ok(()),
+    }
+}
+
+/// A folder that is whole or not there: `write` fills another one, which is then renamed. A folder that exists is left alone.
+pub(crate) fn write_folder(folder: &Path, write: impl FnOnce(&Path) -> Result<Meta>) -> Result<Meta> {
+    check_free(folder)?;
+    // Not the name under which a dataset is generated: that work can be resumed and must not be written over.
+    let mut name = OsString::from(folder.file_name().unwrap_or_default());
+    name.push(".importing");
+    let partial = folder.with_file_name(name);
+    let mut lock = FolderLock::take(&partial)?;
+    // Another process may have finished it since.
+    check_free(folder)?;
+    // What was left by a process that was killed.
+    remove_ours(&partial);
+    let written = write(&partial).and_then(|meta| {
+        fs::rename(&partial, folder).map_err(Error::io(folder))?;
+        lock.renamed(folder);
+        Ok(meta)
+    });
+    if written.is_err() {
+        remove_ours(&partial);
+    }
+    written
+}
+
+/// Removes the files of a dataset. What cannot be removed is found out by whoever writes it next.
+fn remove_ours(folder: &Path) {
+    let places = ["points", "weights", "cells", "offsets", "cell_offsets"];
+    let places = places.iter().flat_map(|name| [Side::Inputs, Side::Targets].map(|side| side.file(name)));
+    for name in places.chain([INPUTS, TARGETS, META].map(String::from)) {
+        let _ = fs::remove_file(folder.join(name));
+    }
+}
+
+/// Writes an array that is in memory, and returns its checksum.
+pub(crate) fn write_array(path: &Path, array: &Array) -> Result<String> {
+    let mut bytes = npy::header(&array.shape);
+    bytes.extend(array.values.iter().flat_map(|value| value.to_le_bytes()));
+    write_whole(path, &bytes)?;
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&bytes);
+    Ok(checksum_text(hasher))
 }
 
 /// A checksum as [`Meta::checksums`] spells it.

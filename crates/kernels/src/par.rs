@@ -32,6 +32,27 @@ pub fn on_pool<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     if cfg!(miri) { f() } else { rayon::scope(|_| f()) }
 }
 
+/// Threads of its own, for a program that changes their number.
+#[derive(Debug)]
+pub struct Pool(rayon::ThreadPool);
+
+impl Pool {
+    /// So many threads; `None` if the system has not so many left.
+    pub fn new(threads: usize) -> Option<Self> {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().ok().map(Self)
+    }
+
+    /// Runs `f` on a thread of this pool, which is the current one there.
+    pub fn run<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
+        self.0.install(f)
+    }
+
+    /// The number of its threads.
+    pub fn threads(&self) -> usize {
+        self.0.current_num_threads()
+    }
+}
+
 /// Buffers that can be cut between two items.
 pub trait Parts: Send + Sized {
     /// What one item sees.

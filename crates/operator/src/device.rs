@@ -14,7 +14,7 @@
 //! as they stand: on cards with tensor cores Burn 0.22 multiplies f32 matrices as TF32, whose significand has 11 bits instead of 24.
 
 pub use burn::tensor::Device;
-pub use galerkin_kernels::par::{make_pool, on_pool, threads};
+pub use galerkin_kernels::par::{Pool, make_pool, on_pool, threads};
 
 use crate::error::{Error, Result};
 

@@ -373,6 +373,29 @@ impl Evaluator {
         self.evaluate_with(&dataset, &indices, grid, noise, interpolated)
     }
 
+    /// On these grids with these levels of noise, or those that the model was trained with. `anywhere`: also on grids between the dataset's points.
+    pub fn on_grids(
+        &self,
+        folder: &RunFolder,
+        grids: &[usize],
+        noises: &[f64],
+        anywhere: bool,
+    ) -> Result<Metrics> {
+        let (grid, noise) = ([self.grid()?], self.config.data.noise.levels());
+        let grids = if grids.is_empty() { &grid } else { grids };
+        let noises = if noises.is_empty() { &noise } else { noises };
+        let mut evaluations = Vec::new();
+        for grid in grids {
+            for noise in noises {
+                evaluations.push(match anywhere {
+                    true => self.evaluate_anywhere(*grid, *noise)?,
+                    false => self.evaluate(*grid, *noise)?,
+                });
+            }
+        }
+        Ok(Metrics { run: folder.path().into(), name: self.config.name.clone(), evaluations })
+    }
+
     /// Points along the first axis of at most nine grids, ascending, for errors against resolution: from half of the grid of the training, or a quarter
     /// if the dataset has it, to the dataset's own. They are about as far apart as each other, and those come first that take every so many points
     /// of the dataset's grid. Targets are interpolated to grids at most half as fine as their own, and to none of an inverse problem.

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use galerkin_data::io::Output;
 use galerkin_data::io::npy::{self, Runs};
 use galerkin_data::normalize::Normalizer;
@@ -12,6 +12,7 @@ use galerkin_data::pde::inverse::{mirrors, pooled_len};
 use galerkin_data::{Array, Domain, Grid};
 
 use crate::error::{Error, Result};
+use crate::inspect::Latent;
 use crate::layers::Mode;
 use crate::networks::{Network, NetworkConfig, wrong_shape_of};
 use crate::reference::to_vec;
@@ -127,12 +128,42 @@ impl Model {
     }
 
     /// Of inputs (samples, points…, channels), not normalised. The axis of channels may be left out if there is one alone, and that of samples
-    /// for one sample; the answer leaves out the same.
+    /// for one sample; the answer leaves out the same. Some samples at a time go through the network, as those of [a file](Self::predict_file).
     pub fn predict(&self, inputs: Array) -> Result<Array> {
         let form = self.form(&inputs.shape)?;
-        let shape = form.full(&inputs.shape);
-        let values = self.predict_batch(0, Array { shape: shape.clone(), values: inputs.values })?;
-        Ok(Array { shape: form.answer(&self.output_shape(&shape)?), values })
+        let inputs = Array { shape: form.full(&inputs.shape), values: inputs.values };
+        let shape = form.answer(&self.output_shape(&inputs.shape)?);
+        let mut values = Vec::with_capacity(shape.iter().product());
+        for (first, some) in in_batches(&inputs) {
+            values.extend(self.predict_batch(first, some)?);
+        }
+        Ok(Array { shape, values })
+    }
+
+    /// What every stage of the network gives on the way to the predictions of such inputs: its name, as the paper's code calls it, and (samples, points…, features)
+    /// on its own grid.
+    pub fn latents(&self, inputs: Array) -> Result<Vec<(String, Array)>> {
+        let (x, grid) = self.network_input(inputs)?;
+        let array = |Latent { name, values, grid }: Latent| {
+            let [samples, _, features] = values.dims();
+            (name, Array { shape: [vec![samples], grid, vec![features]].concat(), values: to_vec(values) })
+        };
+        Ok(self.network.latents(x, &grid)?.into_iter().map(array).collect())
+    }
+
+    /// The attention weights of an encoder layer for such inputs: (samples, heads, side, side), see [`Network::attention_weights`].
+    pub fn attention(&self, inputs: Array, layer: usize) -> Result<Array> {
+        let (x, grid) = self.network_input(inputs)?;
+        let weights = self.network.attention_weights(x, &grid, layer)?;
+        Ok(Array { shape: weights.dims().to_vec(), values: to_vec(weights) })
+    }
+
+    /// All samples as the network takes them, and points along each axis.
+    fn network_input(&self, inputs: Array) -> Result<(Tensor<3>, Vec<usize>)> {
+        let shape = self.form(&inputs.shape)?.full(&inputs.shape);
+        let inputs = Array { shape, values: inputs.values };
+        self.check_finite(0, &inputs)?;
+        self.normalized(inputs)
     }
 
     /// Of inputs (samples, points…, channels), the first of which is number `first`.
@@ -145,7 +176,13 @@ impl Model {
     }
 
     /// What the network says of inputs (samples, points…, channels).
-    fn answer(&self, mut inputs: Array) -> Result<Vec<f32>> {
+    fn answer(&self, inputs: Array) -> Result<Vec<f32>> {
+        let (x, grid) = self.normalized(inputs)?;
+        Ok(to_vec(self.network.forward_points(x, &grid, Mode::Evaluate, &mut |_, _, _| {})?))
+    }
+
+    /// Inputs (samples, points…, channels) as the network takes them, and points along each axis.
+    fn normalized(&self, mut inputs: Array) -> Result<(Tensor<3>, Vec<usize>)> {
         let samples = inputs.shape[0];
         let grid = inputs.shape[1..inputs.shape.len() - 1].to_vec();
         if let Some(normalizer) = &self.normalizer {
@@ -156,8 +193,7 @@ impl Model {
             for_each_sample(&mut inputs, |sample| normalizer.apply(sample))?;
         }
         let places: Vec<usize> = (0..samples).collect();
-        let x = rows(&inputs, &places, &self.device);
-        Ok(to_vec(self.network.forward_points(x, &grid, Mode::Evaluate, &mut |_, _, _| {})?))
+        Ok((rows(&inputs, &places, &self.device), grid))
     }
 
     /// Reads inputs from one `.npy` file and writes predictions to another, a few samples at a time. `watch` is told how many of how
@@ -265,6 +301,18 @@ impl Form {
         let end = full.len() - usize::from(!self.keep_channels);
         full[usize::from(!self.samples)..end].to_vec()
     }
+}
+
+/// Some samples of (samples, points…, channels) at a time, and the number of the first.
+fn in_batches(inputs: &Array) -> impl Iterator<Item = (usize, Array)> {
+    let (samples, sample) = (inputs.shape[0], &inputs.shape[1..]);
+    let values: usize = sample.iter().product();
+    let batch = batch_of(sample[..sample.len() - 1].iter().product());
+    (0..samples).step_by(batch).map(move |first| {
+        let count = batch.min(samples - first);
+        let some = inputs.values[first * values..(first + count) * values].to_vec();
+        (first, Array { shape: [&[count], sample].concat(), values: some })
+    })
 }
 
 fn wrong_input(config: &NetworkConfig, found: &[usize]) -> Error {

@@ -253,7 +253,14 @@ impl Layout {
 
 /// (rows, columns) to (columns, rows).
 fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
-    (0..rows * columns).map(|i| values[i % rows * columns + i / rows]).collect()
+    let mut turned = vec![0.0; rows * columns];
+    if rows * columns > 0 {
+        // Row after row of the result: what is written is whole lines of the cache.
+        for (column, row) in turned.chunks_exact_mut(rows).enumerate() {
+            row.iter_mut().zip(values[column..].iter().step_by(columns)).for_each(|(to, from)| *to = *from);
+        }
+    }
+    turned
 }
 
 /// The kernel whose weights have these sizes; the grid does not matter to them.

@@ -35,7 +35,7 @@ pub(super) fn run(args: args::Demo) -> anyhow::Result<()> {
     let summary = to_the_end(&config, &folder, &options)?;
     say("3. it meets samples it has not seen, on its own grid and on a finer one, beside the solver")?;
     let evaluator = Evaluator::open(&folder, Snapshot::Last, None, Among::Unseen, &options.device)?;
-    let metrics = evaluate::on_grids(&evaluator, &folder, &[config.data.grid, FINE], &[], false)?;
+    let metrics = evaluator.on_grids(&folder, &[config.data.grid, FINE], &[], false)?;
     metrics.add_to(&folder)?;
     for (name, scene) in plot::figures(&folder, Some(&evaluator), 3)? {
         scene.save_in(&folder.figures(), name)?;

@@ -26,7 +26,7 @@ pub(super) fn run(args: args::Evaluate) -> anyhow::Result<()> {
         evaluator.check_break_even(if args.noise.is_empty() { &trained } else { &args.noise })?;
     }
     let grids = if args.resolutions { evaluator.resolutions()? } else { args.grid };
-    let mut metrics = on_grids(&evaluator, &folder, &grids, &args.noise, args.resolutions)?;
+    let mut metrics = evaluator.on_grids(&folder, &grids, &args.noise, args.resolutions)?;
     if args.break_even {
         for evaluation in &mut metrics.evaluations {
             evaluation.break_even = Some(evaluator.break_even(evaluation, &folder)?);
@@ -73,31 +73,6 @@ pub(super) fn run(args: args::Evaluate) -> anyhow::Result<()> {
         writeln!(err, "not recorded: {error}")?;
     }
     Ok(())
-}
-
-/// On these grids with these levels of noise, or those that the model was trained with.
-pub(super) fn on_grids(
-    evaluator: &Evaluator,
-    folder: &RunFolder,
-    grids: &[usize],
-    noises: &[f64],
-    anywhere: bool,
-) -> anyhow::Result<Metrics> {
-    let config = evaluator.config();
-    let (grid, noise) = ([evaluator.grid()?], config.data.noise.levels());
-    let grids = if grids.is_empty() { &grid } else { grids };
-    let noises = if noises.is_empty() { &noise } else { noises };
-    let mut evaluations = Vec::new();
-    for grid in grids {
-        for noise in noises {
-            // What a user names is taken or refused; `--resolutions` names grids between the dataset's points too.
-            evaluations.push(match anywhere {
-                true => evaluator.evaluate_anywhere(*grid, *noise)?,
-                false => evaluator.evaluate(*grid, *noise)?,
-            });
-        }
-    }
-    Ok(Metrics { run: folder.path().into(), name: config.name.clone(), evaluations })
 }
 
 /// What the numbers of a table do not say of the samples behind them.

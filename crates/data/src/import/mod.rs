@@ -20,13 +20,11 @@ mod points;
 mod sources;
 mod write;
 
-use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
-use crate::folder::{INPUTS, META, Side, TARGETS};
-use crate::io::{self, FolderLock};
+use crate::error::Result;
+use crate::folder;
+use crate::io;
 use crate::meta::Meta;
 use plan::Plan;
 
@@ -109,38 +107,8 @@ impl Import {
     /// is left alone.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<Meta> {
         let folder = path.as_ref();
-        let free = || match folder.exists() {
-            true => Err(Error::Exists { path: folder.into() }),
-            false => Ok(()),
-        };
-        free()?;
+        folder::check_free(folder)?;
         let plan = Plan::new(self)?;
-        // Not the name under which a dataset is generated: that work can be resumed and must not be written over.
-        let mut name = OsString::from(folder.file_name().unwrap_or_default());
-        name.push(".importing");
-        let partial = folder.with_file_name(name);
-        let mut lock = FolderLock::take(&partial)?;
-        // Another process may have finished it since.
-        free()?;
-        // What an import left that was killed.
-        remove_ours(&partial);
-        let written = plan.write(&partial).and_then(|meta| {
-            fs::rename(&partial, folder).map_err(Error::io(folder))?;
-            lock.renamed(folder);
-            Ok(meta)
-        });
-        if written.is_err() {
-            remove_ours(&partial);
-        }
-        written
-    }
-}
-
-/// Removes the files an import writes. What cannot be removed is found out by whoever writes it next.
-fn remove_ours(folder: &Path) {
-    let places = ["points", "weights", "cells", "offsets"];
-    let places = places.iter().flat_map(|name| [Side::Inputs, Side::Targets].map(|side| side.file(name)));
-    for name in places.chain([INPUTS, TARGETS, META].map(String::from)) {
-        let _ = fs::remove_file(folder.join(name));
+        folder::write_folder(folder, |partial| plan.write(partial))
     }
 }

@@ -10,7 +10,7 @@ use super::known::Known;
 use super::layout::{self, Layout, Word};
 use super::points::{self, Offsets, PointPlan};
 use super::sources::{self, Layouts, Series};
-use super::write::{Target, write_small};
+use super::write::Target;
 use crate::Array;
 use crate::domain::{Axis, Domain, Grid};
 use crate::error::{Error, Result};
@@ -117,7 +117,7 @@ impl Plan {
             meta.checksums.insert(name.clone(), checksum);
         }
         for (name, array) in &self.small {
-            let checksum = write_small(&path.join(name), &array.shape, &array.values)?;
+            let checksum = folder::write_array(&path.join(name), array)?;
             meta.checksums.insert(name.clone(), checksum);
         }
         folder::write_meta(&meta, path)?;

@@ -271,13 +271,3 @@ impl Target {
         Ok(())
     }
 }
-
-/// Writes an array that is in memory, and returns its checksum.
-pub(super) fn write_small(path: &Path, shape: &[usize], values: &[f32]) -> Result<String> {
-    let mut bytes = npy::header(shape);
-    bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-    crate::io::write_whole(path, &bytes)?;
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&bytes);
-    Ok(folder::checksum_text(hasher))
-}

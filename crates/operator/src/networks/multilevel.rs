@@ -317,14 +317,16 @@ impl Multilevel {
         for (level, stage) in self.down.iter().enumerate() {
             let fine = &grids[level.saturating_sub(1)];
             x = resized(x, fine, &grids[level], periodic)?;
-            x = stage.forward(config, x, None, &grids[level], &places[level], mode)?;
+            x = stage.enter(config, x, &grids[level], mode)?;
+            x = stage.forward(config, x, &grids[level], &places[level], mode)?;
             observe(&format!("down.{level}"), &x, &grids[level]);
             skips.push(x.clone());
         }
         for (level, stage) in self.up.iter().enumerate().rev() {
-            x = resized(x, &grids[level + 1], &grids[level], periodic)?;
-            let skip = Some(skips[level].clone());
-            x = stage.forward(config, x, skip, &grids[level], &places[level], mode)?;
+            let coarse = &grids[level + 1];
+            x = stage.enter(config, x, coarse, mode)?;
+            x = resized(x, coarse, &grids[level], periodic)? + skips[level].clone();
+            x = stage.forward(config, x, &grids[level], &places[level], mode)?;
             observe(&format!("up.{level}"), &x, &grids[level]);
         }
         let output = config.output.points(grid, periodic);
@@ -344,24 +346,29 @@ impl Multilevel {
 }
 
 impl Stage {
-    fn forward(
+    /// To the level's channels, on the coarser of its grid and that of the level before.
+    fn enter(
         &self,
         config: &MultilevelConfig,
         x: Tensor<3>,
-        skip: Option<Tensor<3>>,
+        grid: &[usize],
+        mode: Mode,
+    ) -> Result<Tensor<3>> {
+        self.enter.forward(x, grid, &config.periodic, Activation::None, 0.0, mode)
+    }
+
+    fn forward(
+        &self,
+        config: &MultilevelConfig,
+        mut x: Tensor<3>,
         grid: &[usize],
         at: &Option<Tensor<3>>,
         mode: Mode,
     ) -> Result<Tensor<3>> {
-        let convolve = |conv: &GridConv, x: Tensor<3>, activation: Activation, rate: f64| {
-            conv.forward(x, grid, &config.periodic, activation, rate, mode)
-        };
-        let mut x = convolve(&self.enter, x, Activation::None, 0.0)?;
-        if let Some(skip) = skip {
-            x = x + skip;
-        }
         for conv in &self.convolutions {
-            x = x.clone() + convolve(conv, x, config.activation, config.dropout)?;
+            let more =
+                conv.forward(x.clone(), grid, &config.periodic, config.activation, config.dropout, mode)?;
+            x = x + more;
         }
         for layer in &self.encoder {
             x = layer.forward(AttentionInput { x, coordinates: at.clone(), weights: None }, mode)?;

@@ -1,0 +1,133 @@
+//! Work without the interpreter's lock, on a pool of threads, that an interrupt ends.
+
+use std::any::Any;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use galerkin::device::{self, Pool};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use crate::error::{Error, Result, wrong};
+
+/// The pool of [`set_num_threads`]; before that, everything runs on the pool that the environment asks for.
+static POOL: RwLock<Option<Arc<Pool>>> = RwLock::new(None);
+
+fn pool() -> Option<Arc<Pool>> {
+    POOL.read().expect("nothing panics with the lock").clone()
+}
+
+/// Threads for each core, at the most. Some machines hang when ten thousand are begun.
+const MOST_THREADS: usize = 16;
+
+/// Threads that everything computes with. No result depends on it.
+#[pyfunction]
+pub fn set_num_threads(threads: usize) -> Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let most = MOST_THREADS * cores;
+    if !(1..=most).contains(&threads) {
+        return Err(wrong(format!(
+            "threads = {threads}: expected 1 to {most}, {MOST_THREADS} for each core"
+        )));
+    }
+    let pool = Pool::new(threads)
+        .ok_or_else(|| wrong(format!("threads = {threads}: the system has not so many left")))?;
+    *POOL.write().expect("nothing panics with the lock") = Some(Arc::new(pool));
+    Ok(())
+}
+
+/// Threads that everything computes with.
+#[pyfunction]
+pub fn num_threads(py: Python) -> usize {
+    py.detach(|| on_pool(device::threads))
+}
+
+/// Runs `f` on the pool, without the interpreter's lock.
+pub fn compute<R: Send>(py: Python, f: impl FnOnce() -> galerkin::Result<R> + Send) -> Result<R> {
+    let done = py.detach(|| catch_unwind(AssertUnwindSafe(|| on_pool(f))));
+    match done {
+        Ok(result) => Ok(result?),
+        Err(panic) => Err(panicked(panic)),
+    }
+}
+
+/// A panic is a mistake of ours. As pyo3 would pass it on it is no `Exception`, which no `except` of a user expects.
+fn panicked(panic: Box<dyn Any + Send>) -> Error {
+    let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    let words = format!("a mistake in galerkin, please report it: {}", said.unwrap_or("no words"));
+    Error::Python(PyRuntimeError::new_err(words))
+}
+
+fn on_pool<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    match pool() {
+        Some(pool) => pool.run(f),
+        None => device::on_pool(f),
+    }
+}
+
+/// How long an interrupt may wait to be noticed.
+const LATEST: Duration = Duration::from_millis(50);
+
+/// Runs `f` as [`compute`] does. What it tells its argument is handed to `hear` on the thread of the caller, with the interpreter's lock.
+///
+/// Where `hear` says false, `f` is answered `Break` from then on. So it is where `hear` fails or the interpreter has an interrupt to handle, and the
+/// result is that error once `f` has ended.
+pub fn watched<T, E>(
+    py: Python,
+    f: impl FnOnce(&mut dyn FnMut(E) -> ControlFlow<()>) -> galerkin::Result<T> + Send,
+    mut hear: impl FnMut(Python, E) -> PyResult<bool> + Send,
+) -> Result<T>
+where
+    T: Send,
+    E: Send,
+{
+    let stop = AtomicBool::new(false);
+    // What is told waits for its listener: a step of a training is not ahead of its progress.
+    let (tell, told) = sync_channel::<E>(0);
+    let (result, failed) = py.detach(move || {
+        std::thread::scope(|scope| {
+            let stop = &stop;
+            let work = scope.spawn(move || {
+                on_pool(|| {
+                    f(&mut |event| {
+                        // Whoever listens has gone only if it ended this.
+                        let heard = tell.send(event).is_ok();
+                        match heard && !stop.load(Ordering::Relaxed) {
+                            true => ControlFlow::Continue(()),
+                            false => ControlFlow::Break(()),
+                        }
+                    })
+                })
+            });
+            let mut failed: Option<PyErr> = None;
+            loop {
+                let event = match told.recv_timeout(LATEST) {
+                    Ok(event) => Some(event),
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => break,
+                };
+                if failed.is_some() {
+                    continue;
+                }
+                let heard = Python::attach(|py| {
+                    let go_on = event.map_or(Ok(true), |event| hear(py, event))?;
+                    py.check_signals().map(|()| go_on)
+                });
+                if !matches!(heard, Ok(true)) {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                failed = heard.err();
+            }
+            (work.join(), failed)
+        })
+    });
+    match (result, failed) {
+        (Err(panic), _) => Err(panicked(panic)),
+        (_, Some(error)) => Err(Error::Python(error)),
+        (Ok(result), None) => Ok(result?),
+    }
+}
