@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -85,42 +84,40 @@ where
     T: Send,
     E: Send,
 {
-    let stop = AtomicBool::new(false);
-    // What is told waits for its listener: a step of a training is not ahead of its progress.
+    // What is told waits for its answer: a training never takes a step after one that ended it.
     let (tell, told) = sync_channel::<E>(0);
+    let (answer, answered) = sync_channel::<ControlFlow<()>>(1);
     let (result, failed) = py.detach(move || {
         std::thread::scope(|scope| {
-            let stop = &stop;
             let work = scope.spawn(move || {
-                on_pool(|| {
+                on_pool(move || {
                     f(&mut |event| {
-                        // Whoever listens has gone only if it ended this.
-                        let heard = tell.send(event).is_ok();
-                        match heard && !stop.load(Ordering::Relaxed) {
-                            true => ControlFlow::Continue(()),
-                            false => ControlFlow::Break(()),
-                        }
+                        // Whoever listens has gone only after a panic.
+                        let heard = tell.send(event).ok().and_then(|()| answered.recv().ok());
+                        heard.unwrap_or(ControlFlow::Break(()))
                     })
                 })
             });
-            let mut failed: Option<PyErr> = None;
+            let (mut go_on, mut failed) = (true, None);
             loop {
                 let event = match told.recv_timeout(LATEST) {
                     Ok(event) => Some(event),
                     Err(RecvTimeoutError::Timeout) => None,
                     Err(RecvTimeoutError::Disconnected) => break,
                 };
-                if failed.is_some() {
-                    continue;
+                let asked = event.is_some();
+                if go_on {
+                    let heard = Python::attach(|py| {
+                        let go_on = event.map_or(Ok(true), |event| hear(py, event))?;
+                        py.check_signals().map(|()| go_on)
+                    });
+                    go_on = matches!(heard, Ok(true));
+                    failed = heard.err();
                 }
-                let heard = Python::attach(|py| {
-                    let go_on = event.map_or(Ok(true), |event| hear(py, event))?;
-                    py.check_signals().map(|()| go_on)
-                });
-                if !matches!(heard, Ok(true)) {
-                    stop.store(true, Ordering::Relaxed);
+                if asked {
+                    // It fails only if the work has panicked, and then there is nobody to answer.
+                    let _ = answer.send(if go_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) });
                 }
-                failed = heard.err();
             }
             (work.join(), failed)
         })

@@ -78,7 +78,9 @@ def test_a_callback_hears_everything_and_stops(waves, tmp_path):
 
     run = gk.train(data, network="fno", epochs=1, out=tmp_path / "run", settings=SETTINGS, callback=callback, progress=False)
     assert not run.finished and [event["step"] for event in heard if event["event"] == "step"] == [1, 2, 3]
-    assert heard[0]["event"] == "started" and heard[-1]["event"] == "saved"
+    # Nothing is told after the answer that ended it.
+    assert heard[0]["event"] == "started" and heard[-1]["step"] == 3
+    assert list((run.path / "checkpoint").iterdir())
     whole = gk.train(data, network="fno", epochs=1, out=tmp_path / "whole", settings=SETTINGS, progress=False)
     again = gk.resume(tmp_path / "run", progress=False)
     assert again.finished
