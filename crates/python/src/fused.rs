@@ -19,7 +19,7 @@ use galerkin::init::Builder;
 use galerkin::layers::{
     Attention, AttentionConfig, EncoderLayer, EncoderLayerConfig, Mode, SpectralConv, SpectralConvConfig,
 };
-use galerkin::networks::{Network, NetworkConfig};
+use galerkin::networks::{LiftConfig, Network, NetworkConfig, OutputGrid, TransformerConfig};
 use galerkin::ops::AttentionInput;
 use galerkin::reference::{self, Entry, ReferenceNames};
 use galerkin::run::{RunFolder, Snapshot};
@@ -335,13 +335,30 @@ fn values_of(tensor: Tensor<3>) -> Vec<f32> {
     tensor.into_data().convert::<f32>().try_into_vec().expect("converted to f32")
 }
 
-/// The output's grid for an input on `grid`, of the network of a config in JSON; an error if such an input does not go through.
+/// The grid of an output and, of an interpolation network, the sizes after each of its four resizes.
+type Grids = (Vec<usize>, Option<[[usize; 2]; 4]>);
+
+/// For an input on `grid`, of the network of a config in JSON; an error if such an input does not go through.
 #[pyfunction]
-pub fn output_grid(config: &str, grid: Vec<usize>) -> Result<Vec<usize>> {
+pub fn grids(config: &str, grid: Vec<usize>) -> Result<Grids> {
     let config: NetworkConfig = parsed(config)?;
     config.check()?;
     config.check_grid(&grid)?;
-    Ok(config.output_grid(&grid)?)
+    let sizes = match (&config, grid.as_slice()) {
+        (
+            NetworkConfig::Transformer(TransformerConfig {
+                lift: LiftConfig::Interpolation(lift),
+                output,
+                ..
+            }),
+            &[n1, n2],
+        ) => {
+            let sizes = lift.sizes([n1, n2], *output == OutputGrid::Coarse)?;
+            Some([sizes.down[0], sizes.down[1], sizes.up[0], sizes.up[1]])
+        }
+        _ => None,
+    };
+    Ok((config.output_grid(&grid)?, sizes))
 }
 
 /// Mean and deviation.

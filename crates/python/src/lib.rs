@@ -31,7 +31,7 @@ mod _galerkin {
     #[pymodule_export]
     use super::error::Diverged;
     #[pymodule_export]
-    use super::fused::{Fused, Tape, load_weights, output_grid, with_network};
+    use super::fused::{Fused, Tape, grids, load_weights, with_network};
     #[pymodule_export]
     use super::model::Model;
     #[pymodule_export]

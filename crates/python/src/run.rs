@@ -50,7 +50,9 @@ pub fn propose(py: Python, data: PathBuf, network: &str, settings: Settings) -> 
         "fno" => NetworkKind::Fno,
         "multilevel" => NetworkKind::Multilevel,
         name => {
-            return Err(wrong(format!("network {name:?}: expected transformer, fno, multilevel or a preset")));
+            return Err(wrong(format!(
+                "network {name:?}: expected transformer, fno, multilevel or a preset"
+            )));
         }
     };
     compute(py, || {

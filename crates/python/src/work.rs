@@ -116,7 +116,8 @@ where
                 }
                 if asked {
                     // It fails only if the work has panicked, and then there is nobody to answer.
-                    let _ = answer.send(if go_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) });
+                    let _ =
+                        answer.send(if go_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) });
                 }
             }
             (work.join(), failed)
