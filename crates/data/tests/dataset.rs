@@ -1,9 +1,10 @@
 //! Datasets from arrays and folders: samples, coarser grids, the inverse problem, normalisers.
 
 use galerkin_data::dataset::Statistics;
+use galerkin_data::meta::FORMAT;
 use galerkin_data::normalize::{Fit, Normalizer};
 use galerkin_data::pde::inverse;
-use galerkin_data::{Array, Dataset, Error, Grid};
+use galerkin_data::{Array, Dataset, Error, Grid, Meta};
 
 /// Every value tells its place: 10000·sample + place in the sample, targets negative.
 fn numbered(periodic: bool, shape: &[usize]) -> Dataset {
@@ -60,6 +61,43 @@ fn any_damage_to_a_file_of_ours_is_noticed() {
             assert!(error.contains("normalizer.safetensors"), "{error}");
         }
     }
+}
+
+#[test]
+fn a_folder_from_arrays_in_memory_is_whole_or_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine");
+    let meta = Meta {
+        format: FORMAT,
+        samples: 3,
+        version: "test".into(),
+        seed: None,
+        inputs: vec!["a".into(), "b".into()],
+        targets: vec!["u".into()],
+        files: Vec::new(),
+        split: None,
+        checksums: Default::default(),
+        domain: Grid::unit(&[4], true).into(),
+        target_domain: None,
+        time: None,
+        problem: None,
+    };
+    let array = |channels| {
+        let shape = vec![3, 4, channels];
+        Array { values: (0..12 * channels).map(|at| at as f32).collect(), shape }
+    };
+    let arrays =
+        |channels| [("inputs.npy".to_string(), array(channels)), ("targets.npy".to_string(), array(1))];
+    // Three channels where two have names.
+    assert!(Dataset::write(&path, meta.clone(), &arrays(3)).is_err());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+
+    let dataset = Dataset::write(&path, meta.clone(), &arrays(2)).unwrap();
+    assert_eq!(dataset.sample(2).unwrap().input.values, [16.0, 17.0, 18.0, 19.0, 20.0, 21.0, 22.0, 23.0]);
+    assert_eq!(dataset.meta().unwrap().checksums.len(), 2);
+    assert!(matches!(Dataset::write(&path, meta, &arrays(2)), Err(Error::Exists { .. })));
+    std::fs::write(path.join("targets.npy"), std::fs::read(path.join("inputs.npy")).unwrap()).unwrap();
+    assert!(matches!(Dataset::open(&path), Err(Error::Shape { .. } | Error::Checksum { .. })));
 }
 
 #[test]

@@ -53,7 +53,6 @@ def assert_same(module, x, *inputs, most, **words):
             scale = max(exact[name].abs().max(), beside.abs().max())
             worst[fused, name] = roundings(value, exact[name], scale)
     module.fused = True
-    print("WORST", max(worst.values()), max(worst, key=worst.get))
     bad = {key: count for key, count in worst.items() if not count <= most}
     assert not bad, bad
     return worst
@@ -81,7 +80,7 @@ def test_attention(kind, heads, p):
     torch.manual_seed(0)
     module = varied(gt._Attention(kind, 8, heads, p))
     x, coordinates = torch.randn(3, 33, 8), torch.rand(3, 33, p) if p else None
-    # Sums of 33 and of 8 terms, twice one after the other, and back. Measured: up to 10.
+    # Sums of 33 and of 8 terms, twice one after the other, and back. Measured: up to 11.
     assert_same(module, x, coordinates, most=40)
     weights = torch.rand(3, 33) / 20
     assert_same(module, x, coordinates, weights=weights, most=40)
@@ -102,7 +101,7 @@ def test_encoder_layer(kind, words):
     torch.manual_seed(0)
     module = varied(gt.EncoderLayer(12, heads=3, coordinates=1, attention=kind, **words))
     x, coordinates = torch.randn(2, 50, 12), torch.linspace(0, 1, 50).view(50, 1)
-    # As attention, and a feed-forward network behind it. Measured: up to 14.
+    # As attention, and a feed-forward network behind it. Measured: up to 15.
     assert_same(module, x, coordinates, most=60)
 
 
@@ -110,7 +109,7 @@ def test_a_stack_is_its_layers():
     torch.manual_seed(0)
     stack = varied(gt.Encoder(3, 8, heads=2, attention="fourier"))
     x, coordinates = torch.randn(2, 40, 8), torch.rand(2, 40, 1)
-    # Three layers behind each other. Measured: up to 16.
+    # Three layers behind each other. Measured: up to 17.
     assert_same(stack, x, coordinates, most=70)
     with torch.no_grad():
         y = x
@@ -133,8 +132,8 @@ def test_a_stack_is_its_layers():
 )
 def test_spectral_convolution(module, shape):
     torch.manual_seed(0)
-    # Sums of a hundred terms there and back. Measured: up to 6.
-    assert_same(varied(module), torch.randn(shape), most=25)
+    # Sums of a hundred terms there and back. Measured: up to 3.
+    assert_same(varied(module), torch.randn(shape), most=10)
 
 
 # Smooth, all of them: where a value lies within a rounding of the kink of a ReLU, its gradient is one thing or another.
@@ -173,7 +172,7 @@ NETWORKS = {
 def test_network(name):
     make, shape = NETWORKS[name]
     torch.manual_seed(0)
-    # A dozen operations behind each other, on values that grow on the way. Measured: up to 60.
+    # A dozen operations behind each other, on values that grow on the way. Measured: up to 78.
     assert_same(varied(make()), torch.randn(shape), most=240)
 
 
@@ -225,7 +224,7 @@ def test_ten_steps_of_training():
     for fused in (True, False):
         module = copy.deepcopy(network)
         module.fused = fused
-        optimizer = torch.optim.Adam(module.parameters(), lr=1e-3)
+        optimizer = torch.optim.Adam(module.parameters(), lr=3e-3)
         losses[fused] = []
         for _ in range(10):
             loss = (module(x) - target).pow(2).mean()
