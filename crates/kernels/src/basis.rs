@@ -23,9 +23,9 @@ pub(crate) fn orthonormalize(w: &mut [f32], r: usize, scratch: &mut [f32]) {
         let (done, rest) = w.split_at_mut(first * r);
         let block = &mut rest[..(end - first) * r];
         let apart = remove(done, block, r, scratch);
-        for i in 0..end - first {
+        for (i, apart) in apart.into_iter().enumerate().take(end - first) {
             let (before, row) = block.split_at_mut(i * r);
-            if !orthogonalize(done, before, &mut row[..r], apart[i], scratch) {
+            if !orthogonalize(done, before, &mut row[..r], apart, scratch) {
                 any_other(done, before, &mut row[..r], scratch);
             }
         }
