@@ -70,8 +70,9 @@ impl Dataset {
         if let Some(weights) = set.weights {
             dict.set_item("weights", given(py, vec![weights.len()], weights)?)?;
         }
-        if set.corners > 0 {
-            dict.set_item("cells", given(py, vec![set.cells.len() / set.corners, set.corners], set.cells)?)?;
+        // There are no corners without cells.
+        if let Some(cells) = set.cells.len().checked_div(set.corners) {
+            dict.set_item("cells", given(py, vec![cells, set.corners], set.cells)?)?;
         }
         Ok(Some(dict))
     }

@@ -1,4 +1,6 @@
-"""`galerkin.torch` computes what the paper's PyTorch code computes: the golden cases of the repository through its modules."""
+"""`galerkin.torch` computes what the paper's PyTorch code computes: the golden cases of the repository
+through its modules.
+"""
 
 import json
 from pathlib import Path
@@ -14,7 +16,9 @@ CRATES = Path(__file__).resolve().parents[2]
 FOLDERS = [CRATES / "kernels/tests/golden", CRATES / "operator/tests/golden"]
 EPS = float(np.finfo(np.float32).eps)
 
-pytestmark = pytest.mark.skipif(not FOLDERS[0].is_dir(), reason="the golden cases lie in the repository alone")
+pytestmark = pytest.mark.skipif(
+    not FOLDERS[0].is_dir(), reason="the golden cases lie in the repository alone"
+)
 
 
 def cases(folder):
@@ -40,9 +44,9 @@ def read(sidecar):
 def check(case, arrays, module, *inputs):
     """Values and gradients, fused and composed.
 
-    With [M, δ] of a tensor from its sidecar, δ is how far the golden values are from the truth. Others add roundings of
-    their own in an order of their own: 4 δ + 16 ε M, as in the golden cases of the kernels. Gradients that vanish by
-    symmetry are compared with the M of the weight beside them.
+    With [M, δ] of a tensor from its sidecar, δ is how far the golden values are from the truth. Others add
+    roundings of their own in an order of their own: 4 δ + 16 ε M, as in the golden cases of the kernels.
+    Gradients that vanish by symmetry are compared with the M of the weight beside them.
     """
     zeros = case["gradients_zero_up_to_rounding"]
     parameters = {name[2:]: value for name, value in arrays.items() if name.startswith("p.")}
@@ -60,7 +64,9 @@ def check(case, arrays, module, *inputs):
             exact = arrays[name].view_as(value)
             largest, golden = case["rounding"]["values"][name]
             if name in zeros:
-                largest = max(largest, case["rounding"]["values"].get(name.replace("bias", "weight"), [0, 0])[0])
+                largest = max(
+                    largest, case["rounding"]["values"].get(name.replace("bias", "weight"), [0, 0])[0]
+                )
             off = (value - exact).abs().max().item()
             assert off <= 4 * golden + 16 * EPS * largest, (name, fused, off, golden, largest)
 
@@ -142,7 +148,9 @@ def normalised(config, arrays, case):
     return module
 
 
-@pytest.mark.parametrize("file", [case for case in cases("model") if case.id.startswith("ex2") and "value" not in case.id])
+@pytest.mark.parametrize(
+    "file", [case for case in cases("model") if case.id.startswith("ex2") and "value" not in case.id]
+)
 def test_transformer_on_a_square(file):
     case, arrays = read(file)
     hyper = case["hyper_parameters"]
@@ -182,7 +190,13 @@ def test_transformer_to_the_coarse_grid(file):
     ).network
     config["lift"]["activation"] = "silu"
     config["output"] = "coarse"
-    config["decoder"] = {"kind": "pointwise", "coordinates": True, "layers": 1, "activation": "silu", "dropout": 0.05}
+    config["decoder"] = {
+        "kind": "pointwise",
+        "coordinates": True,
+        "layers": 1,
+        "activation": "silu",
+        "dropout": 0.05,
+    }
     check(case, arrays, normalised(config, arrays, case))
 
 

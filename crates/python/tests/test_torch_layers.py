@@ -16,7 +16,11 @@ def roundings(found, exact, scale=None):
     """The largest difference in roundings of float32 of the largest exact value."""
     assert found.shape == exact.shape
     scale = exact.abs().max() if scale is None else scale
-    return ((found.double() - exact).abs().max() / (EPS * scale)).item() if scale > 0 else found.abs().max().item()
+    return (
+        ((found.double() - exact).abs().max() / (EPS * scale)).item()
+        if scale > 0
+        else found.abs().max().item()
+    )
 
 
 def results(module, x, *inputs, gradient, **words):
@@ -33,7 +37,8 @@ def doubled(value):
 
 
 def assert_same(module, x, *inputs, most, **words):
-    """Fused and composed in float32 are as near to the composition in float64 as `most` roundings of the largest value.
+    """Fused and composed in float32 are as near to the composition in float64 as `most` roundings of the
+    largest value.
 
     A gradient that vanishes by symmetry, of a bias before a norm, is compared with the size of its weight's.
     """
@@ -42,7 +47,9 @@ def assert_same(module, x, *inputs, most, **words):
         gradient = torch.randn_like(module(x, *inputs, **words))
     exact_words = {name: doubled(value) for name, value in words.items()}
     exact_module = copy.deepcopy(module).double()
-    exact = results(exact_module, x.double(), *map(doubled, inputs), gradient=gradient.double(), **exact_words)
+    exact = results(
+        exact_module, x.double(), *map(doubled, inputs), gradient=gradient.double(), **exact_words
+    )
     worst = {}
     for fused in (True, False):
         module.fused = fused
@@ -136,7 +143,8 @@ def test_spectral_convolution(module, shape):
     assert_same(varied(module), torch.randn(shape), most=10)
 
 
-# Smooth, all of them: where a value lies within a rounding of the kink of a ReLU, its gradient is one thing or another.
+# Smooth, all of them: where a value lies within a rounding of the kink of a ReLU, its gradient is one thing
+# or another.
 SMOOTH = {"activation": "silu"}
 SQUARE = {"fine": 21, "coarse": 8, "width": 12, "heads": 2, "channels": 6, "modes": 3}
 
@@ -150,19 +158,33 @@ NETWORKS = {
     "line": (lambda: gt.Transformer1d(width=16, layers=2, channels=8, modes=5, **SMOOTH), (2, 40, 1)),
     "line of the paper's code": (
         lambda: gt.Transformer1d(
-            2, 3, width=12, heads=2, layers=2, channels=6, modes=4, attention="fourier", norm_after=True, closed_coordinates=True, **SMOOTH
+            2,
+            3,
+            width=12,
+            heads=2,
+            layers=2,
+            channels=6,
+            modes=4,
+            attention="fourier",
+            norm_after=True,
+            closed_coordinates=True,
+            **SMOOTH,
         ),
         (2, 33, 2),
     ),
     "closed line": (
-        lambda: gt.Transformer1d(width=8, layers=1, channels=6, modes=4, periodic=False, attention="linear", **SMOOTH),
+        lambda: gt.Transformer1d(
+            width=8, layers=1, channels=6, modes=4, periodic=False, attention="linear", **SMOOTH
+        ),
         (2, 21, 1),
     ),
     "square": (lambda: square(layers=2), (2, 21, 21, 1)),
     "oblong": (lambda: square(layers=1, boundary="free"), (2, 21, 25, 1)),
     "fno": (lambda: gt.Fno(channels=8, modes=5, **SMOOTH), (2, 30, 1)),
     "fno on a cylinder": (
-        lambda: gt.Fno(2, 3, periodic=[False, True], channels=6, modes=3, padding=0.2, boundary="zero", **SMOOTH),
+        lambda: gt.Fno(
+            2, 3, periodic=[False, True], channels=6, modes=3, padding=0.2, boundary="zero", **SMOOTH
+        ),
         (2, 10, 9, 2),
     ),
 }
@@ -179,27 +201,36 @@ def test_network(name):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_names_and_shapes_are_those_of_the_library(name):
     module = NETWORKS[name][0]()
-    part = gt._part("network", gt.json.dumps(module.config))
-    assert {name: tuple(p.shape) for name, p in module.named_parameters()} == dict(zip(part.names, part.shapes))
+    assert {name: tuple(p.shape) for name, p in module.named_parameters()} == dict(zip(*module._signature))
 
 
 def test_functions_are_the_modules():
     torch.manual_seed(0)
     x, coordinates = torch.randn(2, 20, 8), torch.rand(20, 1)
-    layer = varied(gt.EncoderLayer(8, heads=2, attention="linear", norm="instance", norm_after=True, hidden=5, eps=1e-4))
+    layer = varied(
+        gt.EncoderLayer(8, heads=2, attention="linear", norm="instance", norm_after=True, hidden=5, eps=1e-4)
+    )
     words = {"heads": 2, "norm": "instance", "eps": 1e-4}
     for fused in (True, False):
         layer.fused = layer.attn.fused = fused
-        y = gt.encoder_layer(x, dict(layer.named_parameters()), coordinates, attention="linear", fused=fused, **words)
+        y = gt.encoder_layer(
+            x, dict(layer.named_parameters()), coordinates, attention="linear", fused=fused, **words
+        )
         assert torch.equal(y, layer(x, coordinates))
-        y = gt.attention(x, dict(layer.attn.named_parameters()), coordinates, kind="linear", fused=fused, **words)
+        y = gt.attention(
+            x, dict(layer.attn.named_parameters()), coordinates, kind="linear", fused=fused, **words
+        )
         assert torch.equal(y, layer.attn(x, coordinates))
 
 
 @pytest.mark.parametrize("kind", ATTENTIONS)
 def test_gradients_of_the_composition(kind):
     torch.manual_seed(0)
-    module = varied(gt.EncoderLayer(4, heads=2, coordinates=1, hidden=3, attention=kind, activation="silu", norm_after=True)).double()
+    module = varied(
+        gt.EncoderLayer(
+            4, heads=2, coordinates=1, hidden=3, attention=kind, activation="silu", norm_after=True
+        )
+    ).double()
     x = torch.randn(2, 5, 4, dtype=torch.float64, requires_grad=True)
     coordinates = torch.rand(2, 5, 1, dtype=torch.float64, requires_grad=True)
     weights = (torch.rand(2, 5, dtype=torch.float64) + 0.1).requires_grad_()
@@ -207,7 +238,10 @@ def test_gradients_of_the_composition(kind):
 
 
 def test_gradients_of_the_composed_convolutions():
-    for module, shape in ((gt.SpectralConv1d(2, 3, 3), (2, 7, 2)), (gt.SpectralConv2d(2, 2, 2), (1, 5, 4, 2))):
+    for module, shape in (
+        (gt.SpectralConv1d(2, 3, 3), (2, 7, 2)),
+        (gt.SpectralConv2d(2, 2, 2), (1, 5, 4, 2)),
+    ):
         module = varied(module).double()
         x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
         parameters = tuple(module.parameters())
@@ -233,5 +267,6 @@ def test_ten_steps_of_training():
             optimizer.step()
             losses[fused].append(loss.item())
     assert losses[True][-1] < 0.9 * losses[True][0]
-    # Adam divides gradients by their size: it makes roundings of the smallest ones as large as steps. Measured: 4e-6.
+    # Adam divides gradients by their size: it makes roundings of the smallest ones as large as steps.
+    # Measured: 4e-6.
     assert losses[True] == pytest.approx(losses[False], rel=2e-5)

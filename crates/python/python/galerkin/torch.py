@@ -1,8 +1,8 @@
 """Fused layers and networks for PyTorch.
 
-The modules of this module compute what modules made of PyTorch's own operations compute, and their parameters have the
-names of the paper's code: its state dicts load. On the processor and in float32 a forward pass is one call of compiled
-code, and so is the backward pass; a stack of layers or a whole network is one call too.
+The modules of this module compute what modules made of PyTorch's own operations compute, and their parameters
+have the names of the paper's code: its state dicts load. On the processor and in float32 a forward pass is
+one call of compiled code, and so is the backward pass; a stack of layers or a whole network is one call too.
 
 >>> import torch, galerkin.torch
 >>> _ = torch.manual_seed(0)
@@ -15,16 +15,17 @@ code, and so is the backward pass; a stack of layers or a whole network is one c
 
 What is fused and what is not:
 
-- On another device, with another type of numbers, under autocast, while a trace is recorded, with a subclass of tensors,
-  and if the gradient of coordinates or quadrature weights is wanted, the same is computed by PyTorch's operations. So
-  code moves to a graphics card as it is. `module.fused = False` asks for that everywhere.
-- Second derivatives (`create_graph=True`), forward-mode derivatives and transforms such as `torch.func.vmap` need
-  `fused = False` too; a fused module raises a `RuntimeError` there.
+- On another device, with another type of numbers, under autocast, while a trace is recorded, with a subclass
+  of tensors, and if the gradient of coordinates or quadrature weights is wanted, the same is computed by
+  PyTorch's operations. So code moves to a graphics card as it is. `module.fused = False` asks for that
+  everywhere.
+- Second derivatives (`create_graph=True`), forward-mode derivatives and transforms such as `torch.func.vmap`
+  need `fused = False` too; a fused module raises a `RuntimeError` there.
 - `torch.compile` leaves a fused module out of its graph.
-- Dropout draws its masks from PyTorch's generator either way, so `torch.manual_seed` repeats a training. The masks of the
-  two ways differ.
-- Parts of a fused module, such as `layer.attn` in an `EncoderLayer`, hold parameters. Their own `forward`, and hooks on
-  them, are not called.
+- Dropout draws its masks from PyTorch's generator either way, so `torch.manual_seed` repeats a training. The
+  masks of the two ways differ.
+- Parts of a fused module, such as `layer.attn` in an `EncoderLayer`, hold parameters. Their own `forward`,
+  and hooks on them, are not called.
 - Whatever is computed runs on `galerkin.num_threads()` threads, not on PyTorch's. See `cooperate`.
 """
 
@@ -36,6 +37,7 @@ import json
 import math
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
@@ -62,7 +64,12 @@ __all__ = [
     "from_run",
 ]
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"none": lambda x: x, "relu": F.relu, "silu": F.silu, "gelu": F.gelu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "relu": F.relu,
+    "silu": F.silu,
+    "gelu": F.gelu,
+}
 KINDS = ("galerkin", "fourier", "linear", "softmax")
 NORMS = ("layer", "instance", "none")
 
@@ -70,26 +77,30 @@ Config = Mapping[str, Any]
 Parameters = Mapping[str, Tensor]
 
 
-# --- one call: compiled, or composed of PyTorch's operations --------------------------------------------------------
+# --- one call: compiled, or composed of PyTorch's operations ------------------------------------------------
 
 
-class _Part(NamedTuple):
-    """A layer or network as the compiled half knows it."""
+class _Signature(NamedTuple):
+    """Names and shapes of parameters, in their order."""
 
-    core: Any
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
 
 
 @functools.lru_cache(maxsize=256)
-def _part(kind: str, config: str) -> _Part:
-    core = _galerkin.Fused(kind, config)
-    names, shapes = zip(*core.names())
-    return _Part(core, names, tuple(tuple(shape) for shape in shapes))
+def _part(kind: str, config: str) -> Any:
+    """A layer or network as the compiled half knows it."""
+    return _galerkin.Fused(kind, config)
+
+
+def _signature(kind: str, config: Any) -> _Signature:
+    """An error if the config makes no sense."""
+    names, shapes = zip(*_part(kind, json.dumps(config)).names())
+    return _Signature(names, tuple(tuple(shape) for shape in shapes))
 
 
 def _run(
-    part: _Part,
+    part: Any,
     seed: int | None,
     x: Tensor,
     coordinates: Tensor | None,
@@ -99,8 +110,7 @@ def _run(
     x_wanted: bool,
 ) -> tuple[Tensor, Any]:
     constants = [None if t is None else _array(t) for t in (coordinates, weights)]
-    _wait_for_nobody()
-    y, tape = part.core.forward(_array(x), [_array(p) for p in parameters], *constants, seed, track, x_wanted)
+    y, tape = part.forward(_array(x), [_array(p) for p in parameters], *constants, seed, track, x_wanted)
     return torch.from_numpy(y), tape
 
 
@@ -123,13 +133,14 @@ class _Fused(torch.autograd.Function):
     def backward(ctx, dy):
         if torch.is_grad_enabled():
             raise RuntimeError(
-                "a fused layer of galerkin.torch has no second derivatives: set fused = False, or leave out create_graph=True"
+                "a fused layer of galerkin.torch has no second derivatives: set fused = False"
+                ", or leave out create_graph=True"
             )
         dy = _array(dy)
-        _wait_for_nobody()
         found = ctx.tape.backward(dy)
         if found is None:
-            # The graph was retained and is gone through again: the same forward pass once more, with the same masks.
+            # The graph was retained and is gone through again: the same forward pass once more, with the same
+            # masks.
             x, coordinates, weights, *parameters = ctx.saved_tensors
             wanted = ctx.needs_input_grad[3]
             _, tape = _run(ctx.part, ctx.seed, x, coordinates, weights, parameters, True, wanted)
@@ -141,12 +152,15 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx, *tangents):
-        raise RuntimeError("a fused layer of galerkin.torch has no forward-mode derivatives: set fused = False")
+        raise RuntimeError(
+            "a fused layer of galerkin.torch has no forward-mode derivatives: set fused = False"
+        )
 
 
 def _apply(
     kind: str,
     config: Any,
+    signature: _Signature,
     parameters: Sequence[Tensor],
     x: Tensor,
     coordinates: Tensor | None = None,
@@ -156,33 +170,50 @@ def _apply(
     training: bool,
 ) -> Tensor:
     """A part of a kind and config with parameters in its order, of inputs whose sizes have been checked."""
-    text = json.dumps(config)
-    part = _part(kind, text)
-    for name, shape, parameter in zip(part.names, part.shapes, parameters):
+    for name, shape, parameter in zip(signature.names, signature.shapes, parameters):
         if parameter.shape != shape:
-            raise ValueError(f"{name}: expected shape {shape}, found {tuple(parameter.shape)}")
+            raise _expected(name, f"shape {shape}", tuple(parameter.shape))
     constants = [t for t in (coordinates, weights) if t is not None]
-    if not (fused and _fusable([x, *parameters], constants)):
-        composed = dict(zip(part.names, parameters))
-        return _COMPOSED[kind](config, composed, x, coordinates, weights, training)
+    if fused and _fusable([x, *parameters], constants):
+        return _fused(kind, config, training, x, coordinates, weights, parameters)
+    return _COMPOSED[kind](config, dict(zip(signature.names, parameters)), x, coordinates, weights, training)
+
+
+def _fused(*arguments: Any) -> Tensor:
+    # `torch.compile` breaks its graph here, and compiles nothing within. The compiler takes a second to
+    # import, so it is asked only where it is there already.
+    dynamo = sys.modules.get("torch._dynamo")
+    return (_computed if dynamo is None else dynamo.disable(_computed))(*arguments)
+
+
+_fused._torchdynamo_disable = True
+
+
+def _computed(
+    kind: str,
+    config: Any,
+    training: bool,
+    x: Tensor,
+    coordinates: Tensor | None,
+    weights: Tensor | None,
+    parameters: Sequence[Tensor],
+) -> Tensor:
     if getattr(torch._C, "_are_functorch_transforms_active", bool)():
-        raise RuntimeError("a fused layer of galerkin.torch does not go through the transforms of torch.func: set fused = False")
+        raise RuntimeError(
+            "a fused layer of galerkin.torch does not go through transforms of torch.func: set fused = False"
+        )
+    text = json.dumps(config)
     seed = int(torch.randint(2**63 - 1, ())) if training and _drops(text) else None
     track = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *parameters))
-    return _opaque(part, seed, track, x, coordinates, weights, *parameters)
-
-
-def _opaque(*arguments: Any) -> Tensor:
-    return _Fused.apply(*arguments)
-
-
-# `torch.compile` breaks its graph here. The decorator `torch.compiler.disable` does no more, and imports the compiler.
-_opaque._torchdynamo_disable = True
+    return _Fused.apply(_part(kind, text), seed, track, x, coordinates, weights, *parameters)
 
 
 def _fusable(tensors: Sequence[Tensor], constants: Sequence[Tensor]) -> bool:
     plain = all(
-        t.device.type == "cpu" and t.dtype == torch.float32 and t.layout == torch.strided and type(t) in (Tensor, nn.Parameter)
+        t.device.type == "cpu"
+        and t.dtype == torch.float32
+        and t.layout == torch.strided
+        and type(t) in (Tensor, nn.Parameter)
         for t in (*tensors, *constants)
     )
     wanted = torch.is_grad_enabled() and any(t.requires_grad for t in constants)
@@ -215,7 +246,7 @@ def _expected(what: str, expected: object, found: object) -> ValueError:
     return ValueError(f"{what}: expected {expected}, found {found}")
 
 
-# --- the same, composed ----------------------------------------------------------------------------------------------
+# --- the same, composed -------------------------------------------------------------------------------------
 
 
 def _linear(p: Parameters, at: str, x: Tensor) -> Tensor:
@@ -335,7 +366,9 @@ def _spectral(
         spectrum = torch.fft.rfft(dropped, dim=1, norm="ortho")[:, :m]
         matrices = torch.view_as_complex(p[f"{at}fourier_weight"])
         # Modes that are not there are zeros to irfft.
-        z = torch.fft.irfft(torch.einsum("bki,iok->bko", spectrum, matrices), n=x.shape[1], dim=1, norm="ortho")
+        z = torch.fft.irfft(
+            torch.einsum("bki,iok->bko", spectrum, matrices), n=x.shape[1], dim=1, norm="ortho"
+        )
     else:
         n1, n2 = x.shape[1:3]
         spectrum = torch.fft.fft(torch.fft.rfft(dropped, dim=2, norm="ortho")[:, :, :m], dim=1, norm="ortho")
@@ -354,13 +387,21 @@ def _spectral(
 
 
 def _spectral_decoder(
-    config: Config, p: Parameters, x: Tensor, at_points: Tensor, periodic: Sequence[bool], training: bool, at: str
+    config: Config,
+    p: Parameters,
+    x: Tensor,
+    at_points: Tensor,
+    periodic: Sequence[bool],
+    training: bool,
+    at: str,
 ) -> Tensor:
     """Of x (B, points…, features)."""
     grid = x.shape[1:-1]
     if config["coordinates"]:
         x = _linear(p, f"{at}fc", torch.cat([x, at_points.expand(*x.shape[:-1], -1)], dim=-1))
-    more = [0 if closed else math.floor(config["padding"] * (n - 1) + 0.5) for n, closed in zip(grid, periodic)]
+    more = [
+        0 if closed else math.floor(config["padding"] * (n - 1) + 0.5) for n, closed in zip(grid, periodic)
+    ]
     if any(more):
         x = F.pad(x, [0, 0] + [count for after in reversed(more) for count in (0, after)])
     for i in range(config["layers"]):
@@ -379,16 +420,24 @@ def _spectral_decoder(
     return _linear(p, f"{at}regressor.2", hidden)
 
 
-def _pointwise_decoder(config: Config, p: Parameters, x: Tensor, at_points: Tensor, training: bool, at: str) -> Tensor:
+def _pointwise_decoder(
+    config: Config, p: Parameters, x: Tensor, at_points: Tensor, training: bool, at: str
+) -> Tensor:
     if config["coordinates"]:
         x = _linear(p, f"{at}fc", torch.cat([x, at_points.expand(*x.shape[:-1], -1)], dim=-1))
     for i in range(config["layers"]):
-        x = F.dropout(ACTIVATIONS[config["activation"]](_linear(p, f"{at}ff.{i}.0", x)), config["dropout"], training)
+        x = F.dropout(
+            ACTIVATIONS[config["activation"]](_linear(p, f"{at}ff.{i}.0", x)), config["dropout"], training
+        )
     return _linear(p, f"{at}out", x)
 
 
-def _convolution(p: Parameters, at: str, x: Tensor, activation: str, dropout: float, training: bool) -> Tensor:
-    return ACTIVATIONS[activation](F.dropout(F.conv2d(x, p[f"{at}.conv.0.weight"], padding=1), dropout, training))
+def _convolution(
+    p: Parameters, at: str, x: Tensor, activation: str, dropout: float, training: bool
+) -> Tensor:
+    return ACTIVATIONS[activation](
+        F.dropout(F.conv2d(x, p[f"{at}.conv.0.weight"], padding=1), dropout, training)
+    )
 
 
 def _resize(x: Tensor, size: Sequence[int]) -> Tensor:
@@ -449,7 +498,12 @@ def _transformer(config: Config, p: Parameters, x: Tensor, training: bool) -> Te
 
 
 def _network(
-    config: Config, p: Parameters, x: Tensor, coordinates: Tensor | None, weights: Tensor | None, training: bool
+    config: Config,
+    p: Parameters,
+    x: Tensor,
+    coordinates: Tensor | None,
+    weights: Tensor | None,
+    training: bool,
 ) -> Tensor:
     if config["kind"] == "transformer":
         return _transformer(config, p, x, training)
@@ -471,7 +525,7 @@ def _grids(config: str, grid: tuple[int, ...]) -> tuple[list[int], list[list[int
     return _galerkin.grids(config, list(grid))
 
 
-# --- functions -------------------------------------------------------------------------------------------------------
+# --- functions ----------------------------------------------------------------------------------------------
 
 
 def attention(
@@ -487,11 +541,13 @@ def attention(
     weights: Tensor | None = None,
     fused: bool = True,
 ) -> Tensor:
-    """Attention of x (B, n, features), with parameters by their names in the paper's code: `linears.0.weight` and so on.
+    """Attention of x (B, n, features), with parameters by their names in the paper's code: `linears.0.weight`
+    and so on.
 
-    `kind` is galerkin, fourier, linear or softmax. `coordinates` (B, n, p), (1, n, p) or (n, p) stand in front of the
-    features of every head, and then there is an output projection `fc`. `weights` (B, n) or (n) are quadrature weights in
-    place of 1/n. `norm` inside the heads is layer, instance or none. `dropout` acts on the attention weights.
+    `kind` is galerkin, fourier, linear or softmax. `coordinates` (B, n, p), (1, n, p) or (n, p) stand in
+    front of the features of every head, and then there is an output projection `fc`. `weights` (B, n) or (n)
+    are quadrature weights in place of 1/n. `norm` inside the heads is layer, instance or none. `dropout` acts
+    on the attention weights; in an evaluation it is to be 0.
 
     >>> module = GalerkinAttention(8, heads=2, coordinates=0)
     >>> x = torch.randn(2, 10, 8)
@@ -501,7 +557,9 @@ def attention(
     p = 0 if coordinates is None else coordinates.shape[-1]
     d = _features(parameters, "linears.0.weight")
     config = _attention_config(kind, d, heads, p, norm, eps, dropout)
-    return _attend("attention", config, config, parameters, x, coordinates, weights, fused=fused, training=dropout > 0)
+    return _attend(
+        "attention", config, config, parameters, x, coordinates, weights, fused=fused, training=dropout > 0
+    )
 
 
 def encoder_layer(
@@ -521,9 +579,9 @@ def encoder_layer(
     weights: Tensor | None = None,
     fused: bool = True,
 ) -> Tensor:
-    """An encoder layer of x (B, n, features), with parameters by their names in the paper's code: `attn.linears.0.weight`,
-    `ff.lr1.weight` and so on. Layer norms follow the residuals if there are parameters for them. For the words see
-    `EncoderLayer` and `attention`.
+    """An encoder layer of x (B, n, features), with parameters by their names in the paper's code:
+    `attn.linears.0.weight`, `ff.lr1.weight` and so on. Layer norms follow the residuals if there are
+    parameters for them. For the words see `EncoderLayer` and `attention`.
 
     >>> module = EncoderLayer(8, coordinates=0)
     >>> x = torch.randn(2, 10, 8)
@@ -537,7 +595,9 @@ def encoder_layer(
     config = _layer_config(inner, hidden, activation, after, eps, minus, dropout, hidden_dropout)
     training = max(dropout, hidden_dropout, attention_dropout) > 0
     parameters = {f"0.{name}": value for name, value in parameters.items()}
-    return _attend("encoder", [config], inner, parameters, x, coordinates, weights, fused=fused, training=training)
+    return _attend(
+        "encoder", [config], inner, parameters, x, coordinates, weights, fused=fused, training=training
+    )
 
 
 def _features(parameters: Parameters, name: str) -> int:
@@ -559,13 +619,15 @@ def _attend(
     training: bool,
 ) -> Tensor:
     """Attention or encoder layers, of inputs whose sizes are not known to fit."""
-    names = _part(kind, json.dumps(config)).names
+    signature = _signature(kind, config)
+    names = signature.names
     missing, extra = [name for name in names if name not in parameters], parameters.keys() - set(names)
     if missing or extra:
-        raise ValueError(f"parameters: missing {', '.join(missing) or 'none'}; not known {', '.join(sorted(extra)) or 'none'}")
+        missing, extra = (", ".join(names) or "none" for names in (missing, sorted(extra)))
+        raise ValueError(f"parameters: missing {missing}; not known {extra}")
     coordinates, weights = _attention_inputs(inner, x, coordinates, weights)
     values = [parameters[name] for name in names]
-    return _apply(kind, config, values, x, coordinates, weights, fused=fused, training=training)
+    return _apply(kind, config, signature, values, x, coordinates, weights, fused=fused, training=training)
 
 
 def _attention_inputs(
@@ -593,7 +655,7 @@ def _attention_inputs(
     return coordinates, weights
 
 
-# --- configs ---------------------------------------------------------------------------------------------------------
+# --- configs ------------------------------------------------------------------------------------------------
 
 
 def _attention_config(
@@ -603,7 +665,11 @@ def _attention_config(
         raise _expected("attention", " | ".join(KINDS), repr(kind))
     if norm not in NORMS:
         raise _expected("norm", " | ".join(NORMS), repr(norm))
-    for name, size, least in (("features", features, 1), ("heads", heads, 1), ("coordinates", coordinates, 0)):
+    for name, size, least in (
+        ("features", features, 1),
+        ("heads", heads, 1),
+        ("coordinates", coordinates, 0),
+    ):
         if not isinstance(size, int) or size < least:
             raise _expected(name, f"{least} or more", repr(size))
     # Gain and diagonal are of initial weights, which are drawn here.
@@ -662,7 +728,7 @@ def _layer_of(config: Config) -> dict[str, Any]:
     )
 
 
-# --- modules ---------------------------------------------------------------------------------------------------------
+# --- modules ------------------------------------------------------------------------------------------------
 
 
 class _Affine(nn.Module):
@@ -683,24 +749,23 @@ class _Module(nn.Module):
     #: Whether the compiled code is used where it can be; otherwise PyTorch's operations are.
     fused: bool
     _kind: str
+    _signature: _Signature
 
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.config = config
         self.fused = True
-        # A config that makes no sense is an error now.
-        _part(self._kind, json.dumps(config))
+        self._signature = _signature(self._kind, config)
 
     def _parameters_in_order(self) -> list[Tensor]:
-        # As attributes: replicas of a module and parametrised modules have tensors there that are no parameters.
-        names = _part(self._kind, json.dumps(self.config)).names
-        return [functools.reduce(getattr, name.split("."), self) for name in names]
+        # As attributes: replicas of a module and parametrised modules have tensors there that are no
+        # parameters.
+        return [functools.reduce(getattr, name.split("."), self) for name in self._signature.names]
 
     def _call(self, x: Tensor, coordinates: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+        words = {"fused": self.fused, "training": self.training}
         parameters = self._parameters_in_order()
-        return _apply(
-            self._kind, self.config, parameters, x, coordinates, weights, fused=self.fused, training=self.training
-        )
+        return _apply(self._kind, self.config, self._signature, parameters, x, coordinates, weights, **words)
 
 
 class _Attention(_Module):
@@ -744,8 +809,8 @@ class _Attention(_Module):
 
 
 class GalerkinAttention(_Attention):
-    """Q (K̃ᵀṼ)/n, with layer norms of K and V inside the heads. See `attention` for the words, and `EncoderLayer` for
-    `gain` and `diagonal`.
+    """Q (K̃ᵀṼ)/n, with layer norms of K and V inside the heads. See `attention` for the words, and
+    `EncoderLayer` for `gain` and `diagonal`.
 
     >>> GalerkinAttention(8, heads=2, coordinates=1)(torch.randn(3, 20, 8), torch.rand(20, 1)).shape
     torch.Size([3, 20, 8])
@@ -756,8 +821,8 @@ class GalerkinAttention(_Attention):
 
 
 class FourierAttention(_Attention):
-    """(Q̃K̃ᵀ)V/(n√D), with layer norms of Q and K inside the heads of D = features/heads + coordinates columns. No n × n
-    matrix is formed unless its weights are dropped.
+    """(Q̃K̃ᵀ)V/(n√D), with layer norms of Q and K inside the heads of D = features/heads + coordinates
+    columns. No n × n matrix is formed unless its weights are dropped.
 
     >>> FourierAttention(8, heads=2, coordinates=1)(torch.randn(3, 20, 8), torch.rand(20, 1)).shape
     torch.Size([3, 20, 8])
@@ -776,12 +841,13 @@ class _FeedForward(nn.Module):
 class EncoderLayer(_Module):
     """Attention, residual, feed-forward network, residual: x (B, n, features) to the same.
 
-    `attention` is galerkin, fourier, linear or softmax. `coordinates` of a point stand in front of the features of every
-    head; with 0 there is no output projection. `hidden` is the width of the feed-forward network, twice the features if
-    it is not named. `norm` inside the heads is layer, instance or none, and `norm_after` puts a layer norm behind each
-    residual. `dropout` acts before the residuals, `hidden_dropout` inside the feed-forward network, `attention_dropout`
-    on the attention weights; all in training alone. `minus` takes the attention away from x. Projections begin uniform
-    with gain `gain` and with `diagonal` added to the diagonal; gain 0 begins them as any other layer.
+    `attention` is galerkin, fourier, linear or softmax. `coordinates` of a point stand in front of the
+    features of every head; with 0 there is no output projection. `hidden` is the width of the feed-forward
+    network, twice the features if it is not named. `norm` inside the heads is layer, instance or none, and
+    `norm_after` puts a layer norm behind each residual. `dropout` acts before the residuals, `hidden_dropout`
+    inside the feed-forward network, `attention_dropout` on the attention weights; all in training alone.
+    `minus` takes the attention away from x. Projections begin uniform with gain `gain` and with `diagonal`
+    added to the diagonal; gain 0 begins them as any other layer.
 
     Parameters have the names of the paper's `SimpleTransformerEncoderLayer`.
 
@@ -813,7 +879,9 @@ class EncoderLayer(_Module):
     ) -> None:
         hidden = 2 * features if hidden is None else hidden
         inner = _attention_config(attention, features, heads, coordinates, norm, eps, attention_dropout)
-        super().__init__([_layer_config(inner, hidden, activation, norm_after, eps, minus, dropout, hidden_dropout)])
+        super().__init__(
+            [_layer_config(inner, hidden, activation, norm_after, eps, minus, dropout, hidden_dropout)]
+        )
         words = {"norm": norm, "eps": eps, "dropout": attention_dropout, "gain": gain, "diagonal": diagonal}
         self.attn = _Attention(attention, features, heads, coordinates, **words)
         if norm_after:
@@ -822,11 +890,12 @@ class EncoderLayer(_Module):
 
     def _parameters_in_order(self) -> list[Tensor]:
         # The compiled half has a stack of one layer, which is number 0.
-        names = _part(self._kind, json.dumps(self.config)).names
-        return [functools.reduce(getattr, name.split(".")[1:], self) for name in names]
+        return [functools.reduce(getattr, name.split(".")[1:], self) for name in self._signature.names]
 
     def forward(self, x: Tensor, coordinates: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
-        """`coordinates` (B, n, p), (1, n, p) or (n, p); `weights` (B, n) or (n), quadrature weights in place of 1/n."""
+        """`coordinates` (B, n, p), (1, n, p) or (n, p); `weights` (B, n) or (n), quadrature weights in place
+        of 1/n.
+        """
         return self._call(x, *_attention_inputs(self.config[0]["attention"], x, coordinates, weights))
 
     def extra_repr(self) -> str:
@@ -834,7 +903,8 @@ class EncoderLayer(_Module):
 
 
 class Encoder(_Module):
-    """A stack of encoder layers as one call: `EncoderLayer` with `layers` of them. A layer can be had by its number.
+    """A stack of encoder layers as one call: `EncoderLayer` with `layers` of them. A layer can be had by its
+    number.
 
     `equal` begins all layers with the values of the first, as the paper's code does.
 
@@ -846,7 +916,14 @@ class Encoder(_Module):
     _kind = "encoder"
 
     def __init__(
-        self, layers: int, features: int, heads: int = 1, coordinates: int = 1, *, equal: bool = False, **words: Any
+        self,
+        layers: int,
+        features: int,
+        heads: int = 1,
+        coordinates: int = 1,
+        *,
+        equal: bool = False,
+        **words: Any,
     ) -> None:
         if layers < 1:
             raise _expected("layers", "1 or more", layers)
@@ -872,7 +949,14 @@ class _SpectralConv(_Module):
     _kind = "spectral"
 
     def __init__(
-        self, axes: int, inputs: int, outputs: int, modes: int, activation: str, dropout: float, law: str = "normal"
+        self,
+        axes: int,
+        inputs: int,
+        outputs: int,
+        modes: int,
+        activation: str,
+        dropout: float,
+        law: str = "normal",
     ) -> None:
         if activation not in ACTIVATIONS:
             raise _expected("activation", " | ".join(ACTIVATIONS), repr(activation))
@@ -884,7 +968,9 @@ class _SpectralConv(_Module):
         def draw() -> nn.Parameter:
             values = torch.empty(shape)
             return nn.Parameter(
-                nn.init.normal_(values, 0, deviation) if law == "normal" else nn.init.uniform_(values, 0, 1 / (inputs * outputs))
+                nn.init.normal_(values, 0, deviation)
+                if law == "normal"
+                else nn.init.uniform_(values, 0, 1 / (inputs * outputs))
             )
 
         if axes == 1:
@@ -904,7 +990,11 @@ class _SpectralConv(_Module):
         *rows, last = x.shape[1:-1]
         if modes > min(last // 2 + 1, *rows, last):
             least = 2 * modes - 2
-            raise _expected("points", f"{least} or more along the last axis, {modes} or more along others, for {modes} modes", tuple(x.shape[1:-1]))
+            raise _expected(
+                "points",
+                f"{least} or more along the last axis, {modes} or more along others, for {modes} modes",
+                tuple(x.shape[1:-1]),
+            )
         return self._call(x)
 
     def extra_repr(self) -> str:
@@ -918,18 +1008,23 @@ class SpectralConv1d(_SpectralConv):
     torch.Size([2, 16, 5])
     """
 
-    def __init__(self, inputs: int, outputs: int, modes: int, *, activation: str = "silu", dropout: float = 0.0) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, modes: int, *, activation: str = "silu", dropout: float = 0.0
+    ) -> None:
         super().__init__(1, inputs, outputs, modes, activation, dropout)
 
 
 class SpectralConv2d(_SpectralConv):
-    """The same on a periodic square: x (B, n1, n2, inputs) to (B, n1, n2, outputs), n1 ≥ modes, n2/2 + 1 ≥ modes.
+    """The same on a periodic square: x (B, n1, n2, inputs) to (B, n1, n2, outputs), n1 ≥ modes, n2/2 + 1 ≥
+    modes.
 
     >>> SpectralConv2d(3, 5, modes=4)(torch.randn(2, 16, 12, 3)).shape
     torch.Size([2, 16, 12, 5])
     """
 
-    def __init__(self, inputs: int, outputs: int, modes: int, *, activation: str = "silu", dropout: float = 0.0) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, modes: int, *, activation: str = "silu", dropout: float = 0.0
+    ) -> None:
         super().__init__(2, inputs, outputs, modes, activation, dropout)
 
 
@@ -945,7 +1040,9 @@ class _Normalizer(nn.Module):
 
     def _check(self, x: Tensor) -> None:
         if self.mean.dim() > 1 and self.mean.shape != x.shape[1:]:
-            raise _expected("values for a normaliser by point", f"(samples, {tuple(self.mean.shape)})", tuple(x.shape))
+            raise _expected(
+                "values for a normaliser by point", f"(samples, {tuple(self.mean.shape)})", tuple(x.shape)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(x)
@@ -979,10 +1076,18 @@ class _Network(_Module):
         if config["kind"] == "transformer":
             config = {"closed_coordinates": False, "dropout": 0.0, **config}
             config["encoder"] = {"minus": False, "equal_layers": False, **config["encoder"]}
-            config["lift"] = {"coordinates": False, **config["lift"]} if config["lift"]["kind"] == "pointwise" else config["lift"]
+            config["lift"] = (
+                {"coordinates": False, **config["lift"]}
+                if config["lift"]["kind"] == "pointwise"
+                else config["lift"]
+            )
         if config["native"] or config["output"] not in ("input", "coarse"):
             found = f"native = {config['native']}, output = {config['output']}"
-            raise _expected("network", "one that computes on the grid of its input, with native = [] and output = input or coarse", found)
+            raise _expected(
+                "network",
+                "one that computes on the grid of its input, with native = [] and output = input or coarse",
+                found,
+            )
         # What stands behind the body, boundary and normaliser, is done here: the body is free.
         self._boundary = config["boundary"]
         super().__init__({**config, "boundary": "free"})
@@ -1008,7 +1113,9 @@ class _Network(_Module):
             third = width // 3
             widths = [(config["inputs"], width), (width, third), (third, third), (third, width - 2 * third)]
             for i, (a, b) in enumerate(widths):
-                _plant(self, f"downscaler.downsample.conv{i}.conv.0", nn.Conv2d(a, b, 3, padding=1, bias=False))
+                _plant(
+                    self, f"downscaler.downsample.conv{i}.conv.0", nn.Conv2d(a, b, 3, padding=1, bias=False)
+                )
         self.encoder_layers = Encoder(
             encoder["layers"],
             width,
@@ -1031,7 +1138,9 @@ class _Network(_Module):
         if lift["kind"] == "interpolation":
             _plant(self, "upscaler.upsample.conv.0.conv.0", nn.Conv2d(width, width, 3, padding=1, bias=False))
         if decoder["kind"] == "spectral":
-            self._decoder(decoder, "regressor.", width, decoder["channels"] if decoder["coordinates"] else width)
+            self._decoder(
+                decoder, "regressor.", width, decoder["channels"] if decoder["coordinates"] else width
+            )
             return
         if decoder["coordinates"]:
             _plant(self, "regressor.fc", nn.Linear(width + axes, width))
@@ -1045,7 +1154,11 @@ class _Network(_Module):
             _plant(self, f"{at}fc", nn.Linear(inputs + axes, hidden))
         for i in range(spectral["layers"]):
             words = (spectral["modes"], spectral["activation"], spectral["dropout"], spectral["law"])
-            _plant(self, f"{at}spectral_conv.{i}", _SpectralConv(axes, channels if i else hidden, channels, *words))
+            _plant(
+                self,
+                f"{at}spectral_conv.{i}",
+                _SpectralConv(axes, channels if i else hidden, channels, *words),
+            )
         _plant(self, f"{at}regressor.0", nn.Linear(channels, spectral["feed_forward"]))
         _plant(self, f"{at}regressor.2", nn.Linear(spectral["feed_forward"], self.config["outputs"]))
 
@@ -1073,9 +1186,10 @@ class _Network(_Module):
 
     @classmethod
     def from_run(cls, path: str | os.PathLike[str], *, best: bool = False) -> Any:
-        """The network of a run's folder or of a weight file, in evaluation mode, with its normalisers: it takes inputs as they are and
-        answers in the units of the targets, as `galerkin.load(path)` does. `best` takes the weights with the smallest
-        validation error. Normalisers are buffers: `input_normalizer` and `normalizer`."""
+        """The network of a run's folder or of a weight file, in evaluation mode, with its normalisers: it
+        takes inputs as they are and answers in the units of the targets, as `galerkin.load(path)` does.
+        `best` takes the weights with the smallest validation error. Normalisers are buffers:
+        `input_normalizer` and `normalizer`."""
         if not Path(path).exists():
             raise FileNotFoundError(f"{path}: expected the folder of a run or a weight file, found nothing")
         config, weights, *statistics = _galerkin.load_weights(path, best)
@@ -1084,7 +1198,9 @@ class _Network(_Module):
         if cls is _Network:
             cls = _class_of(config)
         network = cls._of(config, normalizers)
-        missing, extra = network.load_state_dict({name: torch.from_numpy(a) for name, a in weights}, strict=False)
+        missing, extra = network.load_state_dict(
+            {name: torch.from_numpy(a) for name, a in weights}, strict=False
+        )
         wrong = [name for name in (*missing, *extra) if "normalizer." not in name]
         if wrong:
             raise _expected("weights", "those of the network", f"others: {', '.join(wrong)}")
@@ -1098,34 +1214,41 @@ class _Network(_Module):
 
     @classmethod
     def from_config(cls, config: Config) -> Any:
-        """A network, with initial weights from PyTorch's generator, of what stands under `network` in the config of a run."""
+        """A network, with initial weights from PyTorch's generator, of what stands under `network` in the
+        config of a run.
+        """
         return cls._of(config)
 
     def to_run(self, path: str | os.PathLike[str], config: str | None = None) -> None:
-        """Makes the folder of a run with this network, for `galerkin.load`, the command's `predict` and `evaluate`.
+        """Makes the folder of a run with this network, for `galerkin.load`, the command's `predict` and
+        `evaluate`.
 
-        `config` is the TOML of the run that it belongs to, such as `Run.config_text` has; its network is replaced. Without
-        one it is the preset burgers, darcy or fno of the library. A network with normalisers is refused: they belong to
-        the data of the run that they came from.
+        `config` is the TOML of the run that it belongs to, such as `Run.config_text` has; its network is
+        replaced. Without one it is the preset burgers, darcy or fno of the library. A network with
+        normalisers is refused: they belong to the data of the run that they came from.
         """
         if self.input_normalizer is not None or self.normalizer is not None:
-            raise ValueError("to_run: expected a network without normalisers, found one that came with them from a run")
+            raise ValueError(
+                "to_run: expected a network without normalisers, found one that came with them from a run"
+            )
         if config is None:
             axes, fno = len(self.config["periodic"]), "fno-" * (self.config["kind"] == "fno")
-            config = _galerkin.preset(fno + ("burgers", "darcy")[axes - 1], None, [("data.normalize_inputs", "none"), ("data.normalize_targets", "none")])
+            plain = [(f"data.normalize_{side}", "none") for side in ("inputs", "targets")]
+            config = _galerkin.preset(fno + ("burgers", "darcy")[axes - 1], None, plain)
         config = _galerkin.with_network(config, json.dumps(self.network))
-        names = _part(self._kind, json.dumps(self.config)).names
         arrays = [_array(t.to("cpu", torch.float32)) for t in self._parameters_in_order()]
-        _galerkin.save_run(config, list(names), arrays, path)
+        _galerkin.save_run(config, list(self._signature.names), arrays, path)
 
 
 class Transformer1d(_Network):
-    """Linear layer, encoder layers, spectral decoder on a line: x (B, n, inputs) to (B, n, outputs), n/2 + 1 ≥ modes.
+    """Linear layer, encoder layers, spectral decoder on a line: x (B, n, inputs) to (B, n, outputs), n/2 + 1
+    ≥ modes.
 
-    Without words it is the paper's network for Burgers' equation. `layers`, `width`, `heads`, `hidden` and `attention` are
-    of the encoder layers and `words` others of `EncoderLayer`; `channels`, `modes`, `convolutions` of the decoder. Points
-    lie at j/n of the unit interval if it is `periodic`, and at j/(n − 1) otherwise or with `closed_coordinates`, as in the
-    paper's code. Anything else that a run can have is there through `from_config`.
+    Without words it is the paper's network for Burgers' equation. `layers`, `width`, `heads`, `hidden` and
+    `attention` are of the encoder layers and `words` others of `EncoderLayer`; `channels`, `modes`,
+    `convolutions` of the decoder. Points lie at j/n of the unit interval if it is `periodic`, and at j/(n −
+    1) otherwise or with `closed_coordinates`, as in the paper's code. Anything else that a run can have is
+    there through `from_config`.
 
     >>> network = Transformer1d(width=16, layers=2, channels=8, modes=4)
     >>> network(torch.randn(2, 64, 1)).shape
@@ -1158,22 +1281,28 @@ class Transformer1d(_Network):
             "closed_coordinates": closed_coordinates,
             "lift": {"kind": "pointwise", "coordinates": False},
             "encoder": _encoder_words(layers, width, heads, hidden, attention, words),
-            "decoder": {"kind": "spectral", **_spectral_words(channels, modes, convolutions, channels, False)},
+            "decoder": {
+                "kind": "spectral",
+                **_spectral_words(channels, modes, convolutions, channels, False),
+            },
         }
         super().__init__(config)
 
     @classmethod
     def _check_kind(cls, config: Config) -> None:
         if (config["kind"], len(config["periodic"])) != ("transformer", 1):
-            raise _expected("network", "a transformer on a line", f"{config['kind']} on {len(config['periodic'])} axes")
+            raise _expected(
+                "network", "a transformer on a line", f"{config['kind']} on {len(config['periodic'])} axes"
+            )
 
 
 class Transformer2d(_Network):
-    """Interpolation network, encoder layers on the coarse grid, interpolation network, spectral decoder on a closed square:
-    x (B, n1, n2, inputs) to (B, n1, n2, outputs).
+    """Interpolation network, encoder layers on the coarse grid, interpolation network, spectral decoder on a
+    closed square: x (B, n1, n2, inputs) to (B, n1, n2, outputs).
 
-    It is made for `fine` points a side, of which the encoder sees `coarse`; other grids keep the ratio. Without words it
-    is the paper's network for Darcy flow on 85 × 85 points, without dropout. `boundary` is free or zero.
+    It is made for `fine` points a side, of which the encoder sees `coarse`; other grids keep the ratio.
+    Without words it is the paper's network for Darcy flow on 85 × 85 points, without dropout. `boundary` is
+    free or zero.
 
     >>> network = Transformer2d(fine=21, coarse=8, layers=2, width=16, heads=2, channels=8, modes=4)
     >>> network(torch.randn(2, 21, 21, 1)).shape
@@ -1216,20 +1345,25 @@ class Transformer2d(_Network):
             "boundary": boundary,
             "lift": lift,
             "encoder": _encoder_words(layers, width, heads, hidden, attention, {"eps": 1e-7, **words}),
-            "decoder": {"kind": "spectral", **_spectral_words(channels, modes, convolutions, 4 * channels, True)},
+            "decoder": {
+                "kind": "spectral",
+                **_spectral_words(channels, modes, convolutions, 4 * channels, True),
+            },
         }
         super().__init__(config)
 
     @classmethod
     def _check_kind(cls, config: Config) -> None:
         if (config["kind"], len(config["periodic"])) != ("transformer", 2):
-            raise _expected("network", "a transformer on a square", f"{config['kind']} on {len(config['periodic'])} axes")
+            raise _expected(
+                "network", "a transformer on a square", f"{config['kind']} on {len(config['periodic'])} axes"
+            )
 
 
 class Fno(_Network):
-    """The Fourier neural operator of Li et al., without batch normalisation: x (B, points…, inputs) to (B, points…, outputs),
-    on as many axes as `periodic` has entries, one or two. Closed axes are padded with zeros for the convolutions, a share
-    `padding` of the points.
+    """The Fourier neural operator of Li et al., without batch normalisation: x (B, points…, inputs) to (B,
+    points…, outputs), on as many axes as `periodic` has entries, one or two. Closed axes are padded with
+    zeros for the convolutions, a share `padding` of the points.
 
     >>> Fno(channels=8, modes=4)(torch.randn(2, 32, 1)).shape
     torch.Size([2, 32, 1])
@@ -1253,14 +1387,22 @@ class Fno(_Network):
         boundary: str = "free",
     ) -> None:
         spectral = _spectral_words(channels, modes, convolutions, hidden, True)
-        spectral |= {"activation": activation, "last_activation": False, "law": "uniform", "padding": padding, "dropout": dropout}
+        spectral |= {
+            "activation": activation,
+            "last_activation": False,
+            "law": "uniform",
+            "padding": padding,
+            "dropout": dropout,
+        }
         config = {"kind": "fno", "inputs": inputs, "outputs": outputs, "periodic": list(periodic)}
         super().__init__(config | {"boundary": boundary, "spectral": spectral})
 
     @classmethod
     def _check_kind(cls, config: Config) -> None:
         if config["kind"] != "fno" or len(config["periodic"]) not in (1, 2):
-            raise _expected("network", "an fno on one or two axes", f"{config['kind']} on {len(config['periodic'])} axes")
+            raise _expected(
+                "network", "an fno on one or two axes", f"{config['kind']} on {len(config['periodic'])} axes"
+            )
 
 
 def _encoder_words(
@@ -1284,13 +1426,20 @@ def _encoder_words(
     if unknown:
         raise TypeError(f"expected {', '.join(known)}, found {', '.join(sorted(unknown))}")
     known.update(words)
-    names = {"norm": "head_norm", "norm_after": "residual_norm", "equal": "equal_layers", "dropout": "residual_dropout"}
+    names = {
+        "norm": "head_norm",
+        "norm_after": "residual_norm",
+        "equal": "equal_layers",
+        "dropout": "residual_dropout",
+    }
     config = {"attention": attention, "layers": layers, "width": width, "heads": heads}
     config["hidden"] = 2 * width if hidden is None else hidden
     return config | {names.get(name, name): value for name, value in known.items()}
 
 
-def _spectral_words(channels: int, modes: int, layers: int, feed_forward: int, coordinates: bool) -> dict[str, Any]:
+def _spectral_words(
+    channels: int, modes: int, layers: int, feed_forward: int, coordinates: bool
+) -> dict[str, Any]:
     return {
         "layers": layers,
         "channels": channels,
@@ -1312,7 +1461,11 @@ def _class_of(config: Config) -> type[_Network]:
         except ValueError:
             continue
         return network
-    raise _expected("network", "a transformer or an fno on one or two axes", f"{config['kind']} on {len(config['periodic'])} axes")
+    raise _expected(
+        "network",
+        "a transformer or an fno on one or two axes",
+        f"{config['kind']} on {len(config['periodic'])} axes",
+    )
 
 
 def from_run(path: str | os.PathLike[str], *, best: bool = False) -> _Network:
@@ -1320,12 +1473,47 @@ def from_run(path: str | os.PathLike[str], *, best: bool = False) -> _Network:
     return _Network.from_run(path, best=best)
 
 
-# --- threads ---------------------------------------------------------------------------------------------------------
+# --- threads ------------------------------------------------------------------------------------------------
 
 
-def _wait_for_nobody() -> None:
-    pass
+@functools.lru_cache(maxsize=1)
+def cooperate() -> bool:
+    """Makes PyTorch's threads sleep when they have nothing to do, so that they leave their cores to
+    galerkin's.
+
+    After every operation of PyTorch its threads wait for the next one by turning in circles, for
+    milliseconds. A fused layer between other layers then computes on what is left of the cores; on two cores
+    it takes about twice as long. Call this once, at the start of a program that mixes the two. Where
+    operations of PyTorch are many and tiny, waking its threads costs them some microseconds each.
+
+    It works by the rule that threads of GNU's OpenMP library give up turning while there are more of them
+    than cores: as many as there are cores are started, and sleep until the program ends. `GOMP_SPINCOUNT=0`
+    in the environment, before PyTorch is imported, does the same.
+
+    Returns whether it did, or the environment already says so: PyTorch may be built on another library, as it
+    is outside Linux.
+    """
+    if os.environ.get("GOMP_SPINCOUNT") == "0" or os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":
+        return True
+    try:
+        with open("/proc/self/maps") as maps:
+            paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "libgomp" in line}
+    except OSError:
+        return False
+    libraries = [library for library in map(ctypes.CDLL, sorted(paths)) if hasattr(library, "GOMP_parallel")]
+    for library in libraries:
+        begun = threading.Event()
+        # A team of threads belongs to the thread that began it, and is gone with it.
+        threading.Thread(target=_park, args=(library, begun), name="galerkin-cooperate", daemon=True).start()
+        begun.wait()
+    return bool(libraries)
 
 
-def cooperate() -> None:
-    pass
+def _park(library: ctypes.CDLL, begun: threading.Event) -> None:
+    team = library.GOMP_parallel
+    team.argtypes, team.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint], None
+    # Every thread of the team calls a function that does nothing, and then waits for the next team.
+    nothing = ctypes.cast(library.omp_get_thread_num, ctypes.c_void_p)
+    team(nothing, None, library.omp_get_num_procs() + 1, 0)
+    begun.set()
+    threading.Event().wait()
