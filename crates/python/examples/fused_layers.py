@@ -71,7 +71,7 @@ print(f"{len(fused)} steps: {seconds:.1f} s fused, {seconds_composed:.1f} s comp
 for step in (0, 9, 39, 79):
     print(f"step {step:2}: {fused[step]:.7f} fused, {composed[step]:.7f} composed")
 apart = max(abs(a - b) / b for a, b in zip(fused, composed))
-# Found: 0.0003 to 0.001.
+# Found: 0.0003 to 0.002.
 assert apart < 0.005, apart
 assert fused[-1] < 0.5 * fused[0]
 

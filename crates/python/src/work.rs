@@ -4,7 +4,7 @@ use std::any::Any;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
 use galerkin::device::{self, Pool};
@@ -13,11 +13,39 @@ use pyo3::prelude::*;
 
 use crate::error::{Error, Result, wrong};
 
-/// The pool of [`set_num_threads`]; before that, everything runs on the pool that the environment asks for.
-static POOL: RwLock<Option<Arc<Pool>>> = RwLock::new(None);
+/// The pool of [`set_num_threads`], and the process that it is in; before that, everything runs on the pool that the environment asks for.
+static POOL: RwLock<Option<(u32, Arc<Pool>)>> = RwLock::new(None);
 
+/// The process that first asked for a pool.
+static FIRST: OnceLock<u32> = OnceLock::new();
+
+/// `None`: the one that the environment asks for.
+///
+/// A process that was forked has none of the threads that its parent began, and would wait for them for ever: it gets a pool of its own.
 fn pool() -> Option<Arc<Pool>> {
-    POOL.read().expect("nothing panics with the lock").clone()
+    let me = std::process::id();
+    let own = *FIRST.get_or_init(|| me) == me;
+    let chosen = POOL.read().expect("nothing panics with the lock").clone();
+    match chosen {
+        Some((process, pool)) if process == me => Some(pool),
+        None if own => None,
+        chosen => {
+            let threads = chosen.map_or_else(default_threads, |(_, pool)| pool.threads());
+            let pool = Arc::new(Pool::new(threads).or_else(|| Pool::new(1))?);
+            *POOL.write().expect("nothing panics with the lock") = Some((me, pool.clone()));
+            Some(pool)
+        }
+    }
+}
+
+/// As the pool of the environment has them.
+fn default_threads() -> usize {
+    let asked = std::env::var("RAYON_NUM_THREADS").ok().and_then(|words| words.parse().ok());
+    asked.filter(|threads| *threads > 0).unwrap_or_else(cores)
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
 /// Threads for each core, at the most. Some machines hang when ten thousand are begun.
@@ -26,8 +54,7 @@ const MOST_THREADS: usize = 16;
 /// Threads that everything computes with. No result depends on it.
 #[pyfunction]
 pub fn set_num_threads(threads: usize) -> Result<()> {
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let most = MOST_THREADS * cores;
+    let most = MOST_THREADS * cores();
     if !(1..=most).contains(&threads) {
         return Err(wrong(format!(
             "threads = {threads}: expected 1 to {most}, {MOST_THREADS} for each core"
@@ -35,7 +62,7 @@ pub fn set_num_threads(threads: usize) -> Result<()> {
     }
     let pool = Pool::new(threads)
         .ok_or_else(|| wrong(format!("threads = {threads}: the system has not so many left")))?;
-    *POOL.write().expect("nothing panics with the lock") = Some(Arc::new(pool));
+    *POOL.write().expect("nothing panics with the lock") = Some((std::process::id(), Arc::new(pool)));
     Ok(())
 }
 

@@ -1,5 +1,10 @@
 """Trained models: shapes, kinds of arrays, errors, and the bytes of the command."""
 
+import os
+import subprocess
+import sys
+import textwrap
+
 import numpy as np
 import pytest
 
@@ -81,6 +86,27 @@ def test_threads_change_no_bit(burgers, u0):
         gk.set_num_threads(before)
     with pytest.raises(ValueError, match="threads = 0: expected 1 to"):
         gk.set_num_threads(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_computes(burgers, u0):
+    """It has none of the threads of its parent. In a process of its own, which has no other threads to lose."""
+    program = """
+        import os, sys, numpy as np, galerkin as gk
+        model, u0 = gk.load(sys.argv[1]), np.random.default_rng(0).standard_normal((3, 64))
+        for threads in (None, 3):
+            if threads:
+                gk.set_num_threads(threads)
+            expected = model(u0)
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if np.array_equal(model(u0), expected) and gk.num_threads() == (threads or gk.num_threads()) else 1)
+            assert os.waitpid(child, 0)[1] == 0
+        """
+    words = [sys.executable, "-c", textwrap.dedent(program), str(burgers.path)]
+    # A child that waits for ever is ended by the time-out.
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_wrong_inputs_are_value_errors_with_expected_and_found(burgers):

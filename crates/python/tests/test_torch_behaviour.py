@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="galerkin.torch is for those who have PyTorch")
 
+import galerkin as gk  # noqa: E402
 import galerkin.torch as gt  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -23,9 +24,7 @@ VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")
 
 
 def same(found, expected, most=64):
-    """Within so many roundings of float32 of the largest value; what tests/test_torch_layers.py measures is
-    below.
-    """
+    """Within so many roundings of float32 of the largest value; test_torch_layers.py counts them."""
     return (found - expected).abs().max() <= most * torch.finfo(torch.float32).eps * expected.abs().max()
 
 
@@ -353,6 +352,19 @@ def test_threads_and_replicas(layer, inputs):
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         for z, found in pool.map(work, range(40)):
             assert torch.equal(z, y.detach()) and torch.equal(found, gradient)
+
+
+def test_the_number_of_threads_changes_no_bit(layer, inputs):
+    threads = gk.num_threads()
+    found = []
+    try:
+        for count in (1, 2, 3):
+            gk.set_num_threads(count)
+            y = layer(*inputs)
+            found.append([y.detach(), *torch.autograd.grad(y.pow(2).sum(), list(layer.parameters()))])
+    finally:
+        gk.set_num_threads(threads)
+    assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other))
 
 
 def test_parameters_that_are_computed(layer, inputs):

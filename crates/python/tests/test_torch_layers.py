@@ -267,6 +267,5 @@ def test_ten_steps_of_training():
             optimizer.step()
             losses[fused].append(loss.item())
     assert losses[True][-1] < 0.9 * losses[True][0]
-    # Adam divides gradients by their size: it makes roundings of the smallest ones as large as steps.
-    # Measured: 4e-6.
-    assert losses[True] == pytest.approx(losses[False], rel=2e-5)
+    # A rounding or two of every loss, and what Adam makes of those of the gradients. Measured: up to 2.4e-7.
+    assert losses[True] == pytest.approx(losses[False], rel=1e-6)
