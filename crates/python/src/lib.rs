@@ -35,10 +35,7 @@ mod _galerkin {
     #[pymodule_export]
     use super::model::Model;
     #[pymodule_export]
-    use super::run::{
-        evaluate, export_weights, history, preset, presets, propose, run_config, save_run, train,
-        with_settings,
-    };
+    use super::run::{evaluate, history, preset, presets, propose, run_config, save_run, train};
     #[pymodule_export]
     use super::work::{num_threads, set_num_threads};
     use pyo3::prelude::*;

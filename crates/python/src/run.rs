@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use galerkin::config::RunConfig;
 use galerkin::evaluate::{Among, Evaluator};
-use galerkin::networks::NetworkConfig;
+use galerkin::layers::TargetNormalizer;
 use galerkin::propose::{NetworkKind, propose as proposal};
 use galerkin::run::{RunFolder, Snapshot};
 use galerkin::train::{Event, Outcome, Trainer};
 use galerkin::{reference, weights};
 use galerkin_data::Dataset;
 use galerkin_data::io::{FolderLock, write_whole};
+use galerkin_data::normalize::Normalizer;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::json;
@@ -60,12 +61,6 @@ pub fn propose(py: Python, data: PathBuf, network: &str, settings: Settings) -> 
         let config = proposal(&Dataset::open(&data)?, &data, kind)?;
         Ok(config.with(&settings)?.with_grids(&set)?.to_toml())
     })
-}
-
-/// A config, as TOML, with settings changed.
-#[pyfunction]
-pub fn with_settings(config: &str, settings: Settings) -> Result<String> {
-    Ok(parsed(config, &settings)?.to_toml())
 }
 
 fn parsed(config: &str, settings: &Settings) -> Result<RunConfig> {
@@ -175,26 +170,33 @@ pub fn evaluate(
     })
 }
 
-/// Writes a weight file: the config of a network as JSON, and weights by the names of the paper's code.
+/// Mean and deviation.
+type Statistics<'py> = Option<(In<'py>, In<'py>)>;
+
+/// Makes the folder of a run: a config as TOML, weights by the names of the paper's code, and the normalisers of inputs and of targets.
 #[pyfunction]
-pub fn export_weights(
+pub fn save_run(
     py: Python,
     config: &str,
     names: Vec<String>,
     arrays: Vec<In>,
-    path: PathBuf,
+    inputs: Statistics,
+    targets: Statistics,
+    out: PathBuf,
 ) -> Result<()> {
-    let network = network(py, config, names, arrays)?;
-    compute(py, || weights::save(&network, &Default::default(), &path))
-}
-
-/// Makes the folder of a run: a config as TOML, and weights by the names of the paper's code.
-#[pyfunction]
-pub fn save_run(py: Python, config: &str, names: Vec<String>, arrays: Vec<In>, out: PathBuf) -> Result<()> {
     let config = parsed(config, &Vec::new())?;
-    let json = serde_json::to_string(&config.network).map_err(|error| wrong(error.to_string()))?;
-    let network = network(py, &json, names, arrays)?;
+    let arrays = names.into_iter().zip(&arrays).map(|(name, array)| Ok((name, taken(array)?)));
+    let arrays = arrays.collect::<Result<_>>()?;
+    let [inputs, targets] =
+        [inputs, targets].map(|statistics| statistics.as_ref().map(normalizer).transpose());
+    let (inputs, targets) = (inputs?, targets?);
     compute(py, || {
+        let network = config.network.init(0, &cpu())?;
+        let mut network = reference::import(network, &arrays)
+            .map_err(|why| galerkin::Error::Setting { what: "weights".into(), why: why.to_string() })?;
+        if let Some(targets) = &targets {
+            network = network.with_normalizer(TargetNormalizer::new(targets, &cpu())?);
+        }
         let folder = RunFolder::new(&out);
         let _lock = FolderLock::take(&out)?;
         if folder.config_file().exists() {
@@ -203,23 +205,13 @@ pub fn save_run(py: Python, config: &str, names: Vec<String>, arrays: Vec<In>, o
         for snapshot in [Snapshot::Best, Snapshot::Last] {
             weights::save(&network, &Default::default(), folder.weights_file(snapshot))?;
         }
+        if let Some(inputs) = &inputs {
+            inputs.save(folder.normalizer_file())?;
+        }
         Ok(write_whole(folder.config_file(), config.to_toml().as_bytes())?)
     })
 }
 
-fn network(
-    py: Python,
-    config: &str,
-    names: Vec<String>,
-    arrays: Vec<In>,
-) -> Result<galerkin::networks::Network> {
-    let config: NetworkConfig =
-        serde_json::from_str(config).map_err(|error| wrong(format!("config: {error}")))?;
-    let arrays = names.into_iter().zip(&arrays).map(|(name, array)| Ok((name, taken(array)?)));
-    let arrays = arrays.collect::<Result<_>>()?;
-    compute(py, || {
-        let network = config.init(0, &cpu())?;
-        reference::import(network, &arrays)
-            .map_err(|why| galerkin::Error::Setting { what: "weights".into(), why: why.to_string() })
-    })
+fn normalizer((mean, deviation): &(In, In)) -> Result<Normalizer> {
+    Ok(Normalizer::new(taken(mean)?, taken(deviation)?)?)
 }

@@ -87,8 +87,15 @@ def test_normalisers_come_along(statistics, waves, tmp_path):
     assert {"normalizer.mean", "input_normalizer.std"} <= module.state_dict().keys()
     other = type(module).from_run(run.path)
     other.load_state_dict(module.state_dict())
-    with pytest.raises(ValueError, match="without normalisers, found one"):
-        module.to_run(tmp_path / "other")
+    # And back, with weights that are not those of the run.
+    with torch.no_grad():
+        next(iter(module.parameters())).mul_(1.5)
+    module.fused = True
+    module.to_run(tmp_path / "other")
+    again, expected = gt.from_run(tmp_path / "other"), predicted(module, x)
+    assert np.array_equal(predicted(again, x), expected)
+    assert np.abs(gk.load(tmp_path / "other")(x) - expected).max() <= 32 * EPS * np.abs(expected).max()
+    assert gk.Run(tmp_path / "other").config["data"]["normalize_inputs"] == statistics
     if statistics == "point":
         with pytest.raises(ValueError, match=r"normaliser by point: expected"):
             module(torch.zeros(1, 16, 1))

@@ -63,3 +63,33 @@ def evaluate(
     symmetric: bool,
     include_training: bool,
 ) -> str: ...
+def save_run(
+    config: str,
+    names: Sequence[str],
+    arrays: Sequence[_F32],
+    inputs: tuple[_F32, _F32] | None,
+    targets: tuple[_F32, _F32] | None,
+    out: Path,
+) -> None: ...
+def load_weights(
+    path: Path, best: bool
+) -> tuple[str, list[tuple[str, _F32]], tuple[_F32, _F32] | None, tuple[_F32, _F32] | None]: ...
+def with_network(config: str, network: str) -> str: ...
+def grids(config: str, grid: Sequence[int]) -> tuple[list[int], list[list[int]] | None]: ...
+
+class Fused:
+    def __init__(self, kind: str, config: str) -> None: ...
+    def names(self) -> list[tuple[str, list[int]]]: ...
+    def forward(
+        self,
+        x: _F32,
+        weights: Sequence[_F32],
+        coordinates: _F32 | None,
+        quadrature: _F32 | None,
+        train: int | None,
+        track: bool,
+        x_wanted: bool,
+    ) -> tuple[_F32, Tape | None]: ...
+
+class Tape:
+    def backward(self, dy: _F32) -> tuple[_F32 | None, list[_F32]] | None: ...

@@ -1038,6 +1038,14 @@ class _Normalizer(nn.Module):
         self.register_buffer("mean", mean)
         self.register_buffer("std", std)
 
+    @property
+    def kind(self) -> str:
+        """As a config calls it."""
+        return "point" if self.mean.dim() > 1 else "channel"
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        return _array(self.mean.to("cpu", torch.float32)), _array(self.std.to("cpu", torch.float32))
+
     def _check(self, x: Tensor) -> None:
         if self.mean.dim() > 1 and self.mean.shape != x.shape[1:]:
             raise _expected(
@@ -1223,21 +1231,19 @@ class _Network(_Module):
         """Makes the folder of a run with this network, for `galerkin.load`, the command's `predict` and
         `evaluate`.
 
-        `config` is the TOML of the run that it belongs to, such as `Run.config_text` has; its network is
-        replaced. Without one it is the preset burgers, darcy or fno of the library. A network with
-        normalisers is refused: they belong to the data of the run that they came from.
+        `config` is the TOML of the run that it belongs to, such as `config.toml` of a run's folder has; its network is
+        replaced. Without one it is the preset burgers, darcy or fno of the library. Normalisers go along.
         """
-        if self.input_normalizer is not None or self.normalizer is not None:
-            raise ValueError(
-                "to_run: expected a network without normalisers, found one that came with them from a run"
-            )
+        normalizers = (self.input_normalizer, self.normalizer)
         if config is None:
             axes, fno = len(self.config["periodic"]), "fno-" * (self.config["kind"] == "fno")
-            plain = [(f"data.normalize_{side}", "none") for side in ("inputs", "targets")]
-            config = _galerkin.preset(fno + ("burgers", "darcy")[axes - 1], None, plain)
+            sides = ("data.normalize_inputs", "data.normalize_targets")
+            words = [(side, "none" if n is None else n.kind) for side, n in zip(sides, normalizers)]
+            config = _galerkin.preset(fno + ("burgers", "darcy")[axes - 1], None, words)
         config = _galerkin.with_network(config, json.dumps(self.network))
         arrays = [_array(t.to("cpu", torch.float32)) for t in self._parameters_in_order()]
-        _galerkin.save_run(config, list(self._signature.names), arrays, path)
+        statistics = [None if n is None else n.arrays() for n in normalizers]
+        _galerkin.save_run(config, list(self._signature.names), arrays, *statistics, Path(path))
 
 
 class Transformer1d(_Network):
