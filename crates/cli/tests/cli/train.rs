@@ -414,8 +414,8 @@ fn the_pretrained_models_predict() {
     desk.works("generate darcy --samples 4 --seed 7 --out square -q");
     // 3.9e-3 on average over a hundred samples, 8.0e-3 at most.
     assert!(pretrained_error(&desk, "darcy", "") < 8e-3);
-    // 3.2e-2 on average over a hundred samples, 5.8e-2 at most.
-    assert!(pretrained_error(&desk, "darcy-inverse", "--noise 0.01") < 5e-2);
+    // 1.8e-2 on average over a hundred samples, 3.8e-2 at most.
+    assert!(pretrained_error(&desk, "darcy-inverse", "--noise 0.01") < 3.8e-2);
 }
 
 /// Mean relative L² error on `square`. A copy is evaluated, because an evaluation leaves its numbers in the run.
