@@ -58,7 +58,7 @@ fn config(data: &std::path::Path) -> anyhow::Result<RunConfig> {
     config.data.folder = data.into();
     config.data.grid = FINE / 8;
     (config.data.validation, config.data.test) = (50, 50);
-    config.train.epochs = 16;
+    config.train.epochs = 13;
     config.check()?;
     Ok(config)
 }

@@ -4,7 +4,7 @@ use crate::Desk;
 
 #[test]
 #[ignore = "trains for minutes; the continuous integration runs it"]
-fn the_demo_ends_below_one_percent_on_both_grids() {
+fn the_demo_ends_below_a_quarter_of_a_percent_on_both_grids() {
     let desk = Desk::new();
     let said = desk.works("demo -q");
     let metrics = std::fs::read(desk.path("demo/run/metrics.json")).unwrap();
@@ -13,7 +13,8 @@ fn the_demo_ends_below_one_percent_on_both_grids() {
     assert_eq!(evaluations.len(), 2);
     for evaluation in evaluations {
         let error = evaluation["relative_l2"]["mean"].as_f64().unwrap();
-        assert!(error < 0.01, "{evaluation}");
+        // 0.18 % on both; another processor rounds otherwise.
+        assert!(error < 0.0025, "{evaluation}");
         // A solver on the same coarse inputs is the bar that the table shows.
         assert!(evaluation["solver"]["relative_l2"]["mean"].as_f64().unwrap() < error);
     }
