@@ -17,6 +17,15 @@ def test_arrays_with_and_without_channels(waves):
     assert np.array_equal(field[:, 1], v[-1].astype(np.float32)) and target.shape == (32, 1)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_arrays_that_change_later_change_no_dataset(dtype):
+    values = np.ones((4, 8), dtype)
+    data = gk.Dataset(values, values)
+    at_points = gk.Dataset(values, values, points=np.zeros((8, 2)))
+    values[:] = 2
+    assert all((one == 1).all() for one in (data.inputs, data.targets, at_points.inputs, at_points.targets))
+
+
 def test_axes_lengths_and_grids_of_targets():
     inputs, targets = np.zeros((4, 8, 6)), np.zeros((4, 4, 3))
     data = gk.Dataset(inputs, targets, axes=("x", "y"), periodic=("y",), lengths={"x": 2.0}, origins={"x": -1.0})

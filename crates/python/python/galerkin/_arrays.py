@@ -10,8 +10,8 @@ import numpy as np
 ArrayLike = Any
 
 
-def as_numpy(values: ArrayLike, dtype: type = np.float32, what: str = "array") -> np.ndarray:
-    """Real numbers of `dtype`, row by row. No copy where memory allows."""
+def as_numpy(values: ArrayLike, dtype: type = np.float32, what: str = "array", own: bool = False) -> np.ndarray:
+    """Real numbers of `dtype`, row by row. No copy where memory allows, unless nobody else is to `own` it."""
     array = values
     if not isinstance(array, np.ndarray):
         try:
@@ -23,7 +23,7 @@ def as_numpy(values: ArrayLike, dtype: type = np.float32, what: str = "array") -
             array = np.from_dlpack(values)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{what}: expected real numbers, found {array.dtype}")
-    return np.asarray(array, dtype=dtype, order="C")
+    return np.array(array, dtype=dtype, order="C") if own else np.asarray(array, dtype=dtype, order="C")
 
 
 def is_xarray(values: ArrayLike) -> bool:

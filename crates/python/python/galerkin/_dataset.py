@@ -357,8 +357,8 @@ def _named(
         if "channels" in dims:
             order.append("channels")
         coords = {dim: np.asarray(values.coords[dim], dtype=float) for dim in names if dim in values.coords}
-        return names, coords, as_numpy(values.transpose(*order).values, what=side)
-    array = as_numpy(values, what=side)
+        return names, coords, as_numpy(values.transpose(*order).values, what=side, own=True)
+    array = as_numpy(values, what=side, own=True)
     if axes is not None:
         return list(axes), {}, array
     if array.ndim == 2:
@@ -415,7 +415,7 @@ def _at_points(
             arrays[f"{side}.npy"] = np.concatenate(some)
             found.append(len(some))
         else:
-            array = as_numpy(values, what=side)
+            array = as_numpy(values, what=side, own=True)
             if array.ndim not in (2, 3) or array.shape[1] != counts[0]:
                 raise ValueError(f"{side}: expected (samples, {counts[0]}) or (samples, {counts[0]}, channels), found shape {array.shape}")
             arrays[f"{side}.npy"] = array[..., None] if array.ndim == 2 else array
