@@ -88,9 +88,14 @@ def _go_on(out: Path, config: str, again: bool, callback: Callback | None, progr
             bar.hear(event)
             return callback is None or callback(event) is not False
 
-        finished = _galerkin.train(config, out, again, hear)
+        stopped = f"stopped; galerkin.resume({str(out)!r}) goes on"
+        try:
+            finished = _galerkin.train(config, out, again, hear)
+        except KeyboardInterrupt:
+            bar.end(stopped)
+            raise
         run = Run(out)
-        bar.end(str(run) if finished else f"stopped; galerkin.resume({str(out)!r}) goes on")
+        bar.end(str(run) if finished else stopped)
     return run
 
 
