@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use galerkin::device::{self, Device};
+use galerkin::device::Device;
 use galerkin::reference;
 use galerkin::run::{RunFolder, Snapshot};
 use pyo3::prelude::*;
@@ -27,7 +27,7 @@ impl Model {
         let model = compute(py, || {
             let folder = RunFolder::new(&path);
             let model = match (path.is_dir(), best) {
-                (true, true) => galerkin::Model::open(&folder, Snapshot::Best, &device::parse("cpu")?)?,
+                (true, true) => galerkin::Model::open(&folder, Snapshot::Best, &cpu())?,
                 _ => galerkin::Model::load(&path)?,
             };
             let model = if symmetric { model.symmetric(&folder)? } else { model };

@@ -52,7 +52,7 @@ def test_a_run_knows_itself(trained, tmp_path):
 def test_errors_are_those_of_the_predictions(trained):
     evaluation, coarse = trained.evaluate(grid=[32, 16])
     assert evaluation.points == (32,) and coarse.points == (16,) and evaluation.solver is None
-    # An eighth and the rest train, and the last tenth is for the test.
+    # The last tenth is for the test.
     assert evaluation.samples == 6 and len(evaluation.per_sample) == 6
     data = trained.dataset
     found = trained.model(data.inputs)
